@@ -67,7 +67,7 @@ PRESETS: dict[str, Preset] = {
         name="reference",
         description="the published world: one estate, 180 days, events at midnight",
         parameters=_REFERENCE,
-        sources={name: _PUBLISHED for name in Parameters.__struct_fields__},
+        sources=dict.fromkeys(Parameters.__struct_fields__, _PUBLISHED),
     ),
 }
 """Every preset by its name."""
