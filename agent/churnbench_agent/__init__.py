@@ -1,0 +1,1 @@
+"""Answers questions from staged tables, live sources and documents."""

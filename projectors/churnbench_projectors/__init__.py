@@ -1,0 +1,1 @@
+"""Keeps the four sources as projections of the ledger."""

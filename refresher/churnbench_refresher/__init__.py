@@ -1,0 +1,1 @@
+"""Keeps the staged cache by a refresh policy."""

@@ -1,0 +1,1 @@
+"""Judges answers from the ledger alone."""
