@@ -206,10 +206,10 @@ class LedgerWriter:
         await self.log.append(self.topic, [self.record(event) for event in events])
         return Cut({p: following - 1 for p, following in self.next.items()})
 
-    async def complete(self, value: bytes, at_ms: int) -> None:
-        """Closes every partition with a completion record that holds `value`."""
+    async def complete(self, value: bytes, at_ms: int, partitions: Iterable[int]) -> None:
+        """Closes `partitions` with a completion record that holds `value`."""
         records = []
-        for partition in range(self.partitions):
+        for partition in partitions:
             records.append(ledger_record(value, COMPLETE, "", at_ms, partition, self.next[partition]))
             self.next[partition] += 1
         await self.log.append(self.topic, records)

@@ -74,6 +74,7 @@ class SqliteLog:
             self.path, timeout=60, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.execute("PRAGMA page_size = 16384")
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -160,7 +161,7 @@ class SqliteLog:
                 for table in ("record", "head"):
                     self._write.execute(f"DELETE FROM {table} WHERE topic = ?", (number,))  # noqa: S608 - two fixed names
                 self._write.execute("DELETE FROM topic WHERE id = ?", (number,))
-            self._write.execute("PRAGMA incremental_vacuum").fetchall()
+            self._write.executescript("PRAGMA incremental_vacuum")
 
         await self._in(self._writer, work)
 
