@@ -43,7 +43,7 @@ install() {
     if command -v uv >/dev/null 2>&1; then
         uv pip install --quiet --python "$python" "$@"
     else
-        "$python" -m pip install --quiet --disable-pip-version-check "$@"
+        "$python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"
     fi
 }
 
