@@ -7,6 +7,7 @@ of kind `~complete` closes each partition of a finished world; it is no event bu
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
@@ -169,6 +170,42 @@ class LedgerReader:
                 events.append(self.codec.decode(record.value, record.where))
                 sequences.append(sequence)
             yield LedgerBatch(records[0][1].partition, events, sequences, records[-1][0])
+
+    async def ordered(self, after: Cut, upto: Cut | None = None) -> AsyncIterator[list[Event]]:
+        """The events of all partitions merged by seq, in lists; holds one batch a partition in memory."""
+        if len(after.positions) == 1:
+            async for batch in self.batches(after, upto):
+                yield batch.events
+            return
+        limits = upto.positions if upto is not None else (await ledger_end(self.log, self.topic))[0].positions
+        readers = {
+            p: LedgerReader(self.log, self.topic, self.codec, self.kinds).batches(Cut({p: start}), Cut({p: limits[p]}))
+            for p, start in after.positions.items()
+        }
+        heads: dict[int, list[Event]] = {}
+        for partition in list(readers):
+            await self._refill(partition, readers, heads)
+        while heads:
+            safe = min(events[-1].seq for events in heads.values())
+            merged = []
+            for partition, events in list(heads.items()):
+                count = bisect_right(events, safe, key=lambda event: event.seq)
+                merged += events[:count]
+                heads[partition] = events[count:]
+                if not heads[partition]:
+                    await self._refill(partition, readers, heads)
+            merged.sort(key=lambda event: event.seq)
+            yield merged
+
+    @staticmethod
+    async def _refill(
+        partition: int, readers: dict[int, AsyncIterator[LedgerBatch]], heads: dict[int, list[Event]]
+    ) -> None:
+        heads.pop(partition, None)
+        async for batch in readers[partition]:
+            if batch.events:
+                heads[partition] = batch.events
+                return
 
     async def events(self, after: Cut, upto: Cut | None = None) -> list[Event]:
         """All events after `after` up to `upto`, by seq; holds them in memory."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
+from churnbench.clock import Clock
 from churnbench.cuts import Cut
 from churnbench.domain import Domain
 from churnbench.errors import CorruptLogError
@@ -15,12 +17,20 @@ from churnbench.events import Event, canonical_line
 from churnbench.log import LedgerWriter, Log, NewRecord, ledger_end
 from churnbench.worlds import WorldManifest, WorldSpec, ledger_topic
 
-__all__ = ["build_manifest", "publish_world"]
+__all__ = ["Published", "build_manifest", "publish_world"]
 
 _CHUNK = 4000
 
 Progress = Callable[[int], None]
 """Told how many events have been built so far."""
+
+
+class Published(NamedTuple):
+    """A finished world: its manifest, and the seconds that simulating and appending it took (0 if it was there)."""
+
+    manifest: WorldManifest
+    world_seconds: float = 0.0
+    publish_seconds: float = 0.0
 
 
 def _silent(events: int) -> None:
@@ -37,7 +47,9 @@ def build_manifest(spec: WorldSpec, domain: Domain) -> WorldManifest:
     return WorldManifest(spec, count, digest.hexdigest(), start_ms, end_ms)
 
 
-async def publish_world(log: Log, domain: Domain, spec: WorldSpec, progress: Progress = _silent) -> WorldManifest:
+async def publish_world(
+    log: Log, domain: Domain, spec: WorldSpec, clock: Clock, progress: Progress = _silent
+) -> Published:
     """Brings a world's ledger to its end and closes it; a finished one is left as it is.
 
     A publisher that was killed at any record is followed by another call, which simulates the world again,
@@ -48,10 +60,11 @@ async def publish_world(log: Log, domain: Domain, spec: WorldSpec, progress: Pro
         log: where to.
         domain: simulates the world.
         spec: which world.
+        clock: for the durations.
         progress: told how many events are done.
 
     Returns:
-        The world's manifest, as its completion record holds it.
+        The world's manifest, as its completion record holds it, and how long the parts took.
 
     Raises:
         CorruptLogError: what is stored is not this world.
@@ -60,20 +73,23 @@ async def publish_world(log: Log, domain: Domain, spec: WorldSpec, progress: Pro
     await log.create_topic(topic, spec.partitions)
     stored, closing = await ledger_end(log, topic)
     if closing is not None:
-        return msgspec.json.decode(closing, type=WorldManifest)
+        return Published(msgspec.json.decode(closing, type=WorldManifest))
     tails = await _tails(log, topic, stored)
     writer = LedgerWriter(log, topic, domain.codec, spec.partitions)
-    digest, count = hashlib.sha256(), 0
+    digest, count, appending = hashlib.sha256(), 0, 0.0
+    began = clock.monotonic()
     for chunk in _chunks(domain.simulate(spec.parameters, spec.seed)):
         digest.update("".join(f"{canonical_line(event)}\n" for event in chunk).encode())
+        entered = clock.monotonic()
         fresh = [record for event in chunk if _is_fresh(record := writer.record(event), writer, stored, tails)]
         await log.append(topic, fresh)
+        appending += clock.monotonic() - entered
         count += len(chunk)
         progress(count)
     start_ms, end_ms = domain.span(spec.parameters)
     manifest = WorldManifest(spec, count, digest.hexdigest(), start_ms, end_ms)
     await _close(writer, manifest, stored)
-    return manifest
+    return Published(manifest, clock.monotonic() - began - appending, appending)
 
 
 def _chunks(events: Iterable[Event]) -> Iterable[list[Event]]:
