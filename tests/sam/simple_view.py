@@ -1,0 +1,72 @@
+"""A `FactView` over a list of events: the assertions of each class up to its cut, and DuckDB over its rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from churnbench.domain import Domain
+from churnbench.events import Event
+from churnbench.tables import Row
+
+_TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "time": "TIMESTAMPTZ"}
+
+
+class Index:
+    """The assertions of a ledger, class by class, with the rows in DuckDB."""
+
+    def __init__(self, domain: Domain, events: Sequence[Event]) -> None:
+        self.classes = {cls.name: cls for cls in domain.classes}
+        self.times = [(event.seq, event.at_ms) for event in events]
+        self.values: dict[tuple[str, str], list[tuple[int, str, Any]]] = {}
+        rows: dict[str, list[Row]] = {name: [] for name, cls in self.classes.items() if cls.columns}
+        for event in events:
+            for cls, entity, attribute, value in domain.assertions(event):
+                if attribute:
+                    assert attribute in self.classes[cls].attributes, (cls, attribute)
+                    self.values.setdefault((cls, attribute), []).append((event.seq, entity, value))
+                else:
+                    rows[cls].append((event.seq, event.at_ms, entity, *value))
+        self.db = duckdb.connect()
+        for name, kept in rows.items():
+            columns = [("seq", "int"), ("at_ms", "int"), ("entity", "text"), *self.classes[name].columns]
+            self.db.execute(f"CREATE TABLE {name} ({', '.join(f'{column} {_TYPES[kind]}' for column, kind in columns)})")
+            marks = "(" + ", ".join("?" * len(columns)) + ")"
+            for start in range(0, len(kept), 500):
+                part = kept[start : start + 500]
+                self.db.execute(
+                    f"INSERT INTO {name} VALUES {', '.join([marks] * len(part))}", [value for row in part for value in row]
+                )
+
+    def view(self, at_ms: int, vector: Mapping[str, int] | None = None) -> SimpleView:
+        """The facts at `at_ms`, some classes as of a seq of their own."""
+        last = max((seq for seq, at in self.times if at <= at_ms), default=-1)
+        return SimpleView(self, {name: (vector or {}).get(name, last) for name in self.classes})
+
+
+class SimpleView:
+    """Implements `churnbench.domain.FactView`; cuts are seqs."""
+
+    def __init__(self, index: Index, cuts: Mapping[str, int]) -> None:
+        self.index, self.cuts = index, cuts
+        self.read: dict[str, set[str]] = {}
+
+    def values(self, cls: str, attribute: str) -> Mapping[str, Any]:
+        assert attribute in self.index.classes[cls].attributes
+        self.read.setdefault(cls, set()).add(attribute)
+        known: dict[str, Any] = {}
+        for seq, entity, value in self.index.values.get((cls, attribute), ()):
+            if seq <= self.cuts[cls]:
+                known[entity] = value
+        return {entity: value for entity, value in known.items() if value is not None}
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        def rows(match: re.Match[str]) -> str:
+            cls = self.index.classes[match[1]]
+            self.read.setdefault(cls.name, set())
+            return f"(SELECT * FROM {cls.rows_of or cls.name} WHERE seq <= {self.cuts[cls.name]}) AS {cls.name}"
+
+        return self.index.db.execute(re.sub(r"\{(\w+)\}", rows, sql), list(parameters)).fetchall()
