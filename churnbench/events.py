@@ -149,6 +149,10 @@ class Codec:
         return payload
 
 
+_quoted = lru_cache(maxsize=65536)(json.dumps)
+
+
+@lru_cache(maxsize=4096)
 def time_text(millis: int) -> str:
     """The ISO date at midnight UTC, the ISO time with milliseconds otherwise."""
     at = from_millis(millis)
@@ -164,14 +168,10 @@ def canonical_line(event: Event) -> str:
     default; `at` is an ISO date at midnight and an ISO time with milliseconds otherwise; a version above 1
     stands at the end.
     """
-    line: dict[str, Any] = {
-        "seq": event.seq,
-        "at": time_text(event.at_ms),
-        "kind": event.kind,
-        "entity_type": event.entity_type,
-        "entity_id": event.entity_id,
-        "payload": msgspec.to_builtins(event.payload),
-    }
-    if event.version != 1:
-        line["version"] = event.version
-    return json.dumps(line)
+    payload = json.dumps(msgspec.to_builtins(event.payload))
+    version = f', "version": {event.version}' if event.version != 1 else ""
+    return (
+        f'{{"seq": {event.seq}, "at": "{time_text(event.at_ms)}", "kind": {_quoted(event.kind)}, '
+        f'"entity_type": {_quoted(event.entity_type)}, "entity_id": {_quoted(event.entity_id)}, '
+        f'"payload": {payload}{version}}}'
+    )
