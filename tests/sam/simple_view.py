@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from churnbench.domain import Domain
 from churnbench.events import Event
@@ -31,15 +32,17 @@ class Index:
                 else:
                     rows[cls].append((event.seq, event.at_ms, entity, *value))
         self.db = duckdb.connect()
-        for name, kept in rows.items():
-            columns = [("seq", "int"), ("at_ms", "int"), ("entity", "text"), *self.classes[name].columns]
-            self.db.execute(f"CREATE TABLE {name} ({', '.join(f'{column} {_TYPES[kind]}' for column, kind in columns)})")
-            marks = "(" + ", ".join("?" * len(columns)) + ")"
-            for start in range(0, len(kept), 500):
-                part = kept[start : start + 500]
-                self.db.execute(
-                    f"INSERT INTO {name} VALUES {', '.join([marks] * len(part))}", [value for row in part for value in row]
-                )
+        for cls, kept in rows.items():
+            columns = [("seq", "int"), ("at_ms", "int"), ("entity", "text"), *self.classes[cls].columns]
+            self.db.execute(f"CREATE TABLE {cls} ({', '.join(f'{column} {_TYPES[kind]}' for column, kind in columns)})")
+            if kept:
+                arrays = {
+                    name: np.array(values, dtype=np.int64 if kind == "int" else object)
+                    for (name, kind), values in zip(columns, zip(*kept, strict=True), strict=True)
+                }
+                self.db.register("arrays", arrays)
+                self.db.execute(f"INSERT INTO {cls} SELECT * FROM arrays")
+                self.db.unregister("arrays")
 
     def view(self, at_ms: int, vector: Mapping[str, int] | None = None) -> SimpleView:
         """The facts at `at_ms`, some classes as of a seq of their own."""

@@ -8,7 +8,6 @@ never moved. Definitions: ChurnBench paper (Singh & Priyam) and the data release
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import fsum
 from typing import Any
 
 from churnbench.domain import FactView, Measure
@@ -40,11 +39,13 @@ def spends(facts: FactView) -> dict[str, float]:
     """Cost center -> seats times purchase price over the licences that its active users hold; those with any."""
     seats, price = facts.values("prices", "seats"), facts.values("prices", "purchase_price")
     cost_centers = active_cost_centers(facts)
-    amounts: dict[str, list[float]] = {}
+    # Summed one by one in the order of the first assignments, as the published golds were, to the last bit.
+    amounts: dict[str, float] = {}
     for number, user in held_licenses(facts).items():
         if user in cost_centers:
-            amounts.setdefault(cost_centers[user], []).append(seats[number] * price[number])
-    return {cost_center: fsum(values) for cost_center, values in amounts.items()}
+            cost_center = cost_centers[user]
+            amounts[cost_center] = amounts.get(cost_center, 0.0) + seats[number] * price[number]
+    return amounts
 
 
 def _amount(value: float) -> float:
@@ -91,7 +92,7 @@ def _product_price(facts: FactView, params: Params, at_ms: int) -> Any:
 
 
 def _total_monthly_spend(facts: FactView, params: Params, at_ms: int) -> float:
-    return fsum(spends(facts).values())
+    return sum(spends(facts).values(), 0.0)
 
 
 def _top_spending_cost_center(facts: FactView, params: Params, at_ms: int) -> str:
@@ -129,7 +130,7 @@ def _idle_license_cost(facts: FactView, params: Params, at_ms: int) -> float:
     price = facts.values("prices", "purchase_price")
     used = _used(facts, params, at_ms, "idle_days")
     idle = [n for n, user in held_licenses(facts).items() if (user, product[n]) not in used]
-    return round(fsum(seats[number] * price[number] for number in idle), 2)
+    return round(sum((seats[number] * price[number] for number in idle), 0.0), 2)
 
 
 def _count_changes(facts: FactView, cls: str, change: str, params: Params, at_ms: int) -> int:
