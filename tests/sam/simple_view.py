@@ -60,10 +60,8 @@ class SimpleView:
     def values(self, cls: str, attribute: str) -> Mapping[str, Any]:
         assert attribute in self.index.classes[cls].attributes
         self.read.setdefault(cls, set()).add(attribute)
-        known: dict[str, Any] = {}
-        for seq, entity, value in self.index.values.get((cls, attribute), ()):
-            if seq <= self.cuts[cls]:
-                known[entity] = value
+        said = self.index.values.get((cls, attribute), ())
+        known = {entity: value for seq, entity, value in said if seq <= self.cuts[cls]}
         return {entity: value for entity, value in known.items() if value is not None}
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:

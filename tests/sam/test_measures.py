@@ -29,7 +29,7 @@ def index(reference_events: list[Event]) -> Index:
 
 
 def vector_of(cuts: dict[str, int]) -> dict[str, int]:
-    """The vector of the domain's classes for one of the brute fold's: history is as old as what it is the history of."""
+    """The domain's vector for one of the brute fold: history is as old as what it is the history of."""
     return {**cuts, "user_history": cuts["user_status"], "assignment_history": cuts["assignments"]}
 
 
