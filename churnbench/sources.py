@@ -15,7 +15,9 @@ from churnbench.tables import Row
 __all__ = [
     "Chunk",
     "DocumentSource",
+    "EmbeddedChunk",
     "Embedder",
+    "GenerationSource",
     "Listing",
     "Projector",
     "SaasSource",
@@ -109,9 +111,36 @@ class DocumentSource(Protocol):
         """
 
 
+class EmbeddedChunk(NamedTuple):
+    """A piece of a document as its index holds it.
+
+    Attributes:
+        document: the document's id.
+        seq: of the event that the document was last rendered for.
+        number: the piece's place in the document, from 0.
+        text: its text.
+        embedding: its vector.
+    """
+
+    document: str
+    seq: int
+    number: int
+    text: str
+    embedding: Sequence[float]
+
+
+class GenerationSource(Protocol):
+    """An index of documents that can be copied whole."""
+
+    async def generation(self) -> tuple[list[EmbeddedChunk], Cut]:
+        """The newest pieces of every document, in no particular order, and their cut."""
+
+
 class Listing(NamedTuple):
-    """A whole listing of the SaaS: its items, their cut, the requests it took, and the seconds (real or
-    virtual) that they lasted."""
+    """A whole listing of the SaaS.
+
+    Its items, their cut, the requests it took, and the seconds (real or virtual) that they lasted.
+    """
 
     items: list[dict[str, Any]]
     cut: Cut
