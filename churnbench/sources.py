@@ -5,7 +5,8 @@ Every read of a source returns rows *and* the cut that they are of; the rows are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
 from churnbench.cuts import Cut
@@ -132,8 +133,16 @@ class EmbeddedChunk(NamedTuple):
 class GenerationSource(Protocol):
     """An index of documents that can be copied whole."""
 
-    async def generation(self) -> tuple[list[EmbeddedChunk], Cut]:
-        """The newest pieces of every document, in no particular order, and their cut."""
+    def generation(
+        self,
+    ) -> AbstractAsyncContextManager[tuple[AsyncIterator[Sequence[tuple[str, int, int, str, Sequence[float]]]], Cut]]:
+        """Batches of the newest pieces of every document (fields as in `EmbeddedChunk`), and their cut, as one snapshot.
+
+        ```
+        async with source.generation() as (batches, cut):
+            async for pieces in batches: ...
+        ```
+        """
 
 
 class Listing(NamedTuple):
