@@ -217,6 +217,7 @@ class Verdict(msgspec.Struct, frozen=True):
         marked: those of `events` that belong to the causing classes.
         ttl_lapse: whether a class older than its TTL was read.
         ages_ms: class -> age of the data at the question's time, by its last refresh.
+        reread: classes that the answer read at more than one cut; the vector has the oldest.
     """
 
     task_id: str
@@ -232,6 +233,7 @@ class Verdict(msgspec.Struct, frozen=True):
     marked: list[int] = []
     ttl_lapse: bool = False
     ages_ms: dict[str, int] = {}
+    reread: list[str] = []
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
