@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import msgspec
 import psycopg
@@ -15,7 +15,7 @@ from churnbench.cuts import Cut
 from churnbench.domain import Documents
 from churnbench.errors import CutMovedError, SourceUnavailableError, UsageError
 from churnbench.events import Event
-from churnbench.sources import Chunk, Embedder
+from churnbench.sources import Chunk, EmbeddedChunk, Embedder
 from churnbench.tables import Row
 from churnbench_projectors._chunks import (
     TextChunk,
@@ -30,7 +30,7 @@ from churnbench_projectors._chunks import (
 if TYPE_CHECKING:
     from churnbench.stores.postgres import RunDatabase
 
-__all__ = ["ContractsProjector", "EmbeddedChunk"]
+__all__ = ["ContractsProjector"]
 
 _BATCH = 1000
 _SETUP_LOCK = 7_209_441
@@ -56,16 +56,6 @@ _NEWEST_OF_ONE = (
 )
 
 
-class EmbeddedChunk(NamedTuple):
-    """A chunk with its vector; the rest as in `TextChunk`."""
-
-    document: str
-    seq: int
-    number: int
-    text: str
-    embedding: list[float]
-
-
 @contextmanager
 def _answered() -> Iterator[None]:
     try:
@@ -78,7 +68,7 @@ def _answered() -> Iterator[None]:
 
 
 class ContractsProjector:
-    """Keeps rendered documents, chunked and embedded; implements `Projector` and `DocumentSource`.
+    """Keeps rendered documents, chunked and embedded; implements `Projector`, `DocumentSource` and `GenerationSource`.
 
     Every event of a document's entity makes a version, which is never changed: its row as JSON, and its chunks
     under (document, seq, number). Readers take the newest version of each document. View and position are stored in
@@ -274,12 +264,17 @@ class ContractsProjector:
             chunks = [Chunk(*row) for row in await cursor.fetchall()]
             return chunks, Cut(await self._positions(connection))
 
+    async def generation(self) -> tuple[list[EmbeddedChunk], Cut]:
+        """See `GenerationSource.generation`; `stream` is for those too large for memory."""
+        async with self.stream() as (batches, cut):
+            return [chunk async for batch in batches for chunk in batch], cut
+
     @asynccontextmanager
-    async def generation(self, batch: int = _BATCH) -> AsyncIterator[tuple[AsyncIterator[list[EmbeddedChunk]], Cut]]:
+    async def stream(self, batch: int = _BATCH) -> AsyncIterator[tuple[AsyncIterator[list[EmbeddedChunk]], Cut]]:
         """The newest version of every document with its vectors, in batches, and their cut; all of one transaction.
 
         ```
-        async with contracts.generation() as (batches, cut):
+        async with contracts.stream() as (batches, cut):
             async for chunks in batches: ...
         ```
 

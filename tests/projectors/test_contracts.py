@@ -208,7 +208,7 @@ async def test_a_generation_is_the_newest_chunks_with_unit_vectors_at_one_cut(db
     projector = _projector(db)
     events = [event(n, START_MS, f"p{n % 3}", Registered("north", 1.0 + n)) for n in range(7)]
     await projector.apply(events, Cut({0: 6}))
-    async with projector.generation(batch=2) as (found, cut):
+    async with projector.stream(batch=2) as (found, cut):
         first = await anext(found)
         await projector.apply([event(7, START_MS, "p0", Registered("east", 1.0))], Cut({0: 7}))
         rest = [chunk async for batch in found for chunk in batch]
@@ -217,6 +217,9 @@ async def test_a_generation_is_the_newest_chunks_with_unit_vectors_at_one_cut(db
     assert sorted(TextChunk(*chunk[:4]) for chunk in chunks) == sorted(folded_chunks(PARCELS, events))
     assert all(sum(x * x for x in chunk.embedding) == pytest.approx(1.0, abs=1e-5) for chunk in chunks)
     assert len(first) == 2
+    copied, cut = await projector.generation()
+    assert cut == Cut({0: 7})
+    assert {(chunk.document, chunk.seq) for chunk in copied} == {("p0", 7), ("p1", 4), ("p2", 5)}
 
 
 async def test_reads_while_batches_are_applied_are_of_their_cut(db: RunDatabase) -> None:
