@@ -20,6 +20,7 @@ __all__ = [
     "Embedder",
     "GenerationSource",
     "Listing",
+    "Piece",
     "Projector",
     "SaasSource",
     "SqlSource",
@@ -130,13 +131,15 @@ class EmbeddedChunk(NamedTuple):
     embedding: Sequence[float]
 
 
+Piece = tuple[str, int, int, str, Sequence[float]]
+"""The fields of an `EmbeddedChunk`."""
+
+
 class GenerationSource(Protocol):
     """An index of documents that can be copied whole."""
 
-    def generation(
-        self,
-    ) -> AbstractAsyncContextManager[tuple[AsyncIterator[Sequence[tuple[str, int, int, str, Sequence[float]]]], Cut]]:
-        """Batches of the newest pieces of every document (fields as in `EmbeddedChunk`), and their cut, as one snapshot.
+    def generation(self) -> AbstractAsyncContextManager[tuple[AsyncIterator[Sequence[Piece]], Cut]]:
+        """Batches of the newest pieces of every document (fields as in `EmbeddedChunk`), and their cut: one snapshot.
 
         ```
         async with source.generation() as (batches, cut):
