@@ -5,8 +5,7 @@ Every read of a source returns rows *and* the cut that they are of; the rows are
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from churnbench.cuts import Cut
@@ -20,7 +19,6 @@ __all__ = [
     "Embedder",
     "GenerationSource",
     "Listing",
-    "Piece",
     "Projector",
     "SaasSource",
     "SqlSource",
@@ -131,21 +129,11 @@ class EmbeddedChunk(NamedTuple):
     embedding: Sequence[float]
 
 
-Piece = tuple[str, int, int, str, Sequence[float]]
-"""The fields of an `EmbeddedChunk`."""
-
-
 class GenerationSource(Protocol):
     """An index of documents that can be copied whole."""
 
-    def generation(self) -> AbstractAsyncContextManager[tuple[AsyncIterator[Sequence[Piece]], Cut]]:
-        """Batches of the newest pieces of every document (fields as in `EmbeddedChunk`), and their cut: one snapshot.
-
-        ```
-        async with source.generation() as (batches, cut):
-            async for pieces in batches: ...
-        ```
-        """
+    async def generation(self) -> tuple[list[EmbeddedChunk], Cut]:
+        """The newest pieces of every document, in no particular order, and their cut."""
 
 
 class Listing(NamedTuple):

@@ -15,7 +15,7 @@ from churnbench_refresher._layout import StagedLayout
 from churnbench_refresher._replay import Replay
 from churnbench_refresher._staged import StagedCache, Stamp
 
-__all__ = ["DocumentsAt", "check_staged", "last_refreshes", "whole_generation"]
+__all__ = ["DocumentsAt", "check_staged", "last_refreshes"]
 
 DocumentsAt = Callable[[Cut], Awaitable[Sequence[EmbeddedChunk]]]
 """The pieces of every document as of a cut."""
@@ -104,10 +104,4 @@ async def _documents(
 ) -> Sequence[EmbeddedChunk]:
     if documents_at is not None:
         return await documents_at(cut)
-    return (await whole_generation(documents))[0] if documents is not None else []
-
-
-async def whole_generation(documents: GenerationSource) -> tuple[list[EmbeddedChunk], Cut]:
-    """Every piece of a document index, and its cut."""
-    async with documents.generation() as (batches, cut):
-        return [EmbeddedChunk(*piece) async for pieces in batches for piece in pieces], cut
+    return (await documents.generation())[0] if documents is not None else []

@@ -19,7 +19,7 @@ from churnbench.runs import Run
 from churnbench.sources import GenerationSource, TableSource
 from churnbench.stores.postgres import RunDatabase
 from churnbench.tables import Row
-from churnbench_refresher._check import DocumentsAt, check_staged, whole_generation
+from churnbench_refresher._check import DocumentsAt, check_staged
 from churnbench_refresher._layout import layouts
 from churnbench_refresher._marks import SourceMarks
 from churnbench_refresher._outbox import OutboxPublisher
@@ -240,7 +240,7 @@ class Refresher:
         if name not in self.layouts:
             if self._sources.documents is None:
                 raise UsageError(f"the staged documents {name} need the live index; give this source")
-            chunks, cut = await whole_generation(self._sources.documents)
+            chunks, cut = await self._sources.documents.generation()
             return chunks, cut, 1
         layout = self.layouts[name]
         if self.way == "replay":
