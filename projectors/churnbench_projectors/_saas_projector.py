@@ -94,6 +94,14 @@ class SaasProjector:
         self._view = SaasView(self._saas, self._partitions)
         self._positions = Cut.empty(self._partitions).positions
 
+    async def adopt(self, shadow: SaasProjector) -> None:
+        """Takes over the view and cut of `shadow`, rebuilt beside this one, in one step; readers see old or new.
+
+        Args:
+            shadow: of the same tables and partitions; not to be applied to afterwards.
+        """
+        self._view, self._positions = shadow._view, shadow._positions
+
     async def fingerprint(self) -> str:
         """See `Projector.fingerprint`; of the facts that are kept."""
         return fingerprint(self._view.relations())

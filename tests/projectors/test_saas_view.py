@@ -138,6 +138,15 @@ async def test_reset_empties_the_view_and_puts_the_cut_at_the_beginning() -> Non
     assert await projector.fingerprint() == fingerprint({})
 
 
+async def test_a_rebuilt_view_is_taken_over_in_one_step() -> None:
+    projector, shadow = SaasProjector(SAAS, 1), SaasProjector(SAAS, 1)
+    await projector.apply([event(0, START_MS, "p", Registered("north", 1.0))], Cut({0: 0}))
+    await shadow.apply([event(1, START_MS, "q", Registered("south", 1.0))], Cut({0: 1}))
+    await projector.adopt(shadow)
+    assert await projector.cut() == Cut({0: 1})
+    assert projector.snapshot("places", {}).items == [{"id": "q", "depot": "south"}]
+
+
 async def test_the_label_of_a_cut_moves_the_time_and_drops_facts() -> None:
     projector = SaasProjector(SAAS, 1)
     scans = [event(seq, START_MS, "p", Scanned(5)) for seq in range(7)]
