@@ -232,6 +232,41 @@ class ContractsProjector:
             await connection.execute(self._sql("DELETE FROM {schema}.versions"))
         self._held = dict.fromkeys(range(self._partitions), -1)
 
+    async def shadow(self) -> ContractsProjector:
+        """An empty projector of the same documents in a schema of its own, to be rebuilt and then adopted."""
+        schema = f"{self._schema}_shadow"
+        async with self._transaction() as connection:
+            await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        shadow = ContractsProjector(
+            self._db,
+            self._documents,
+            self.embedder,
+            self._partitions,
+            name=f"{self.name}.shadow",
+            schema=schema,
+        )
+        await shadow.reset()
+        return shadow
+
+    async def adopt(self, shadow: ContractsProjector) -> None:
+        """Takes over the view and cut of a rebuilt `shadow`, in one transaction, and removes it.
+
+        Readers see the old view or the new one; whoever applies to the old one meanwhile loses by compare-and-set.
+        """
+        async with self._transaction() as connection:
+            await connection.execute(
+                "UPDATE meta.positions live SET position = rebuilt.position FROM meta.positions rebuilt "
+                "WHERE live.projector = %s AND rebuilt.projector = %s AND rebuilt.partition = live.partition",
+                (self.name, shadow.name),
+            )
+            for table in ("versions", "chunks"):
+                ours, theirs = sql.Identifier(self._schema, table), sql.Identifier(shadow._schema, table)
+                await connection.execute(sql.SQL("DELETE FROM {}").format(ours))
+                await connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(ours, theirs))
+            await connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(shadow._schema)))
+            await connection.execute("DELETE FROM meta.positions WHERE projector = %s", (shadow.name,))
+            self._held = await self._positions(connection)
+
     async def fingerprint(self) -> str:
         """Of the newest version of each document: keys and texts; `chunks_fingerprint(folded_chunks(…))`."""
         async with self._transaction(snapshot=True) as connection:

@@ -94,11 +94,15 @@ class SaasProjector:
         self._view = SaasView(self._saas, self._partitions)
         self._positions = Cut.empty(self._partitions).positions
 
+    async def shadow(self) -> SaasProjector:
+        """An empty projector of the same tables, to be rebuilt beside this one and then adopted."""
+        return SaasProjector(self._saas, self._partitions, f"{self.name}.shadow")
+
     async def adopt(self, shadow: SaasProjector) -> None:
-        """Takes over the view and cut of `shadow`, rebuilt beside this one, in one step; readers see old or new.
+        """Takes over the view and cut of a rebuilt `shadow` in one step; readers see the old view or the new one.
 
         Args:
-            shadow: of the same tables and partitions; not to be applied to afterwards.
+            shadow: not to be applied to afterwards.
         """
         self._view, self._positions = shadow._view, shadow._positions
 

@@ -157,6 +157,24 @@ async def test_reset_empties_the_view_and_a_replay_fills_it_again(db: RunDatabas
     assert await projector.fingerprint() == _expected(PARCELS, events)
 
 
+async def test_a_rebuilt_view_is_taken_over_in_one_step(db: RunDatabase) -> None:
+    projector, late = _two(db)
+    events = [event(n, START_MS, f"p{n % 2}", Registered("north", float(n))) for n in range(6)]
+    await projector.apply(events[:3], Cut({0: 2}))
+    await late.cut()
+    for _ in range(2):
+        shadow = await projector.shadow()
+        assert await shadow.cut() == Cut.empty(1)
+        await shadow.apply(events, Cut({0: 5}))
+        assert (await projector.search("parcel", 1))[1].positions[0] in (2, 5)
+        await projector.adopt(shadow)
+    with pytest.raises(CutMovedError):
+        await late.apply(events[3:], Cut({0: 5}))
+    assert await projector.cut() == Cut({0: 5})
+    assert await projector.fingerprint() == _expected(PARCELS, events)
+    await projector.apply([event(6, START_MS, "p0", Moved("east"))], Cut({0: 6}))
+
+
 async def test_every_version_is_kept_and_readers_see_the_newest(db: RunDatabase) -> None:
     projector = _projector(db)
     events = [event(0, START_MS, "p0", Registered("north", 1.0)), event(4, START_MS, "p0", Moved("south"))]

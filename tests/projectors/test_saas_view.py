@@ -139,8 +139,9 @@ async def test_reset_empties_the_view_and_puts_the_cut_at_the_beginning() -> Non
 
 
 async def test_a_rebuilt_view_is_taken_over_in_one_step() -> None:
-    projector, shadow = SaasProjector(SAAS, 1), SaasProjector(SAAS, 1)
+    projector = SaasProjector(SAAS, 1)
     await projector.apply([event(0, START_MS, "p", Registered("north", 1.0))], Cut({0: 0}))
+    shadow = await projector.shadow()
     await shadow.apply([event(1, START_MS, "q", Registered("south", 1.0))], Cut({0: 1}))
     await projector.adopt(shadow)
     assert await projector.cut() == Cut({0: 1})
