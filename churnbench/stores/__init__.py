@@ -1,0 +1,1 @@
+"""Stores that several stages reach: PostgreSQL, embedded or by URL."""
