@@ -7,8 +7,8 @@ from typing import Any
 
 from churnbench_scorer._building import rows_table
 from churnbench_scorer._cache import WeightedCache
-from churnbench_scorer._facts import values_at
-from churnbench_scorer._intervals import LedgerIndex, Positions, within
+from churnbench_scorer._facts import values_at, within
+from churnbench_scorer._intervals import LedgerIndex, Positions
 
 __all__ = ["Differences", "is_older"]
 

@@ -14,13 +14,20 @@ from churnbench.cuts import Cut
 from churnbench.errors import TerminalError
 from churnbench.tables import Row
 from churnbench_scorer._building import rows_table
-from churnbench_scorer._intervals import LedgerIndex, Positions, within
+from churnbench_scorer._intervals import LedgerIndex, Positions
 
-__all__ = ["IndexView", "values_at"]
+__all__ = ["IndexView", "values_at", "within"]
 
 _NAMED = re.compile(r"\{(\w+)\}")
 _WITH = re.compile(r"\s*WITH\b", re.IGNORECASE)
 _decode = msgspec.json.Decoder().decode
+
+
+def within(positions: Positions, column: str) -> str:
+    """A SQL condition: the record whose sequence is in `column` is included in a cut; null where that is null."""
+    if len(positions) == 1:
+        return f"{column} <= {positions[0]}"
+    return f"{column} <= ([{', '.join(map(str, positions))}])[partition + 1]"
 
 
 def values_at(index: LedgerIndex, cls: str, attribute: str, positions: Positions) -> Mapping[str, Any]:

@@ -15,14 +15,11 @@ partition, so that is well defined.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import psutil
 
 from churnbench.cuts import Cut, partition_of
 from churnbench.domain import Domain, EntityClass
@@ -32,6 +29,7 @@ from churnbench.log import LedgerBatch
 from churnbench.tables import Row
 from churnbench_scorer._building import IndexBuilder, identity, rows_table
 from churnbench_scorer._cache import WeightedCache
+from churnbench_scorer._files import NewDatabase, limits
 
 __all__ = ["LedgerIndex", "Positions"]
 
@@ -97,10 +95,12 @@ class LedgerIndex:
         Returns:
             The index, open.
         """
-        with _Building(domain, partitions, path) as building:
+        with NewDatabase(path) as new:
+            builder = IndexBuilder(new.db, domain, partitions)
             async for batch in source:
-                building.builder.add(batch.events, batch.partition, batch.sequences)
-            return building.finish()
+                builder.add(batch.events, batch.partition, batch.sequences)
+            builder.finish()
+            return LedgerIndex._opened(new.keep(), domain)
 
     @staticmethod
     def of_events(
@@ -109,7 +109,8 @@ class LedgerIndex:
         """The same from events by seq, for example from a domain's simulation; they are partitioned here."""
         following = [0] * partitions
         waiting: list[tuple[list[Event], list[int]]] = [([], []) for _ in range(partitions)]
-        with _Building(domain, partitions, path) as building:
+        with NewDatabase(path) as new:
+            builder = IndexBuilder(new.db, domain, partitions)
             for event in events:
                 partition = partition_of(event.entity_id, partitions)
                 taken, sequences = waiting[partition]
@@ -117,11 +118,12 @@ class LedgerIndex:
                 sequences.append(following[partition])
                 following[partition] += 1
                 if len(taken) >= _BATCH:
-                    building.builder.add(taken, partition, sequences)
+                    builder.add(taken, partition, sequences)
                     waiting[partition] = ([], [])
             for partition, (taken, sequences) in enumerate(waiting):
-                building.builder.add(taken, partition, sequences)
-            return building.finish()
+                builder.add(taken, partition, sequences)
+            builder.finish()
+            return LedgerIndex._opened(new.keep(), domain)
 
     @staticmethod
     def open(path: Path, domain: Domain) -> LedgerIndex:
@@ -134,18 +136,23 @@ class LedgerIndex:
         if not path.is_file():
             raise NotFoundError(f"no scoring index {path}; build it from the ledger")
         try:
-            db = duckdb.connect(str(path), read_only=True, config=_config(path))
-            about = db.execute("SELECT identity, partitions, events FROM about").fetchall()
+            db = duckdb.connect(str(path), read_only=True, config=limits(path))
+            about = db.execute("SELECT identity FROM about").fetchall()
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
             raise IncompleteError(f"{path} is no scoring index ({reason}); delete it and build it anew") from error
-        if len(about) != 1 or about[0][0] != identity(domain):
+        if about != [(identity(domain),)]:
             db.close()
             raise IncompleteError(
                 f"the scoring index {path} is of another domain or version than {domain.name} {domain.version}; "
                 "delete it and build it anew"
             )
-        return LedgerIndex(db, domain, about[0][1], about[0][2])
+        return LedgerIndex._opened(db, domain)
+
+    @staticmethod
+    def _opened(db: duckdb.DuckDBPyConnection, domain: Domain) -> LedgerIndex:
+        partitions, events = db.execute("SELECT partitions, events FROM about").fetchall()[0]
+        return LedgerIndex(db, domain, partitions, events)
 
     def close(self) -> None:
         """Frees the database; the index cannot be used afterwards."""
@@ -214,71 +221,3 @@ class LedgerIndex:
             known = ", ".join(self.entity_class(cls).attributes) or "none, it is a class of rows"
             raise NotFoundError(f"{cls} has no attribute {attribute!r}; known: {known}")
         return number
-
-
-def within(positions: Positions, column: str) -> str:
-    """A SQL condition: the record whose sequence is in `column` is included in a cut."""
-    if len(positions) == 1:
-        return f"{column} <= {positions[0]}"
-    if len(set(positions)) == 1 and positions[0] == -1:
-        return "false"
-    return f"{column} <= ([{', '.join(map(str, positions))}])[partition + 1]"
-
-
-def _config(path: Path | None) -> dict[str, str | bool | int | float | list[str]]:
-    """Bounds on what DuckDB takes; what does not fit goes to files beside the index."""
-    if path is None:
-        return {}
-    return {"memory_limit": "512MB", "temp_directory": str(path.with_name(f".{path.name}.tmp"))}
-
-
-class _Building:
-    """A database under a temporary name, renamed once it is whole."""
-
-    def __init__(self, domain: Domain, partitions: int, path: Path | None) -> None:
-        self.domain = domain
-        self.path = path
-        self.partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if path is not None else None
-        if self.partial is not None and path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(path)
-            _remove(self.partial)
-        self.db = duckdb.connect(str(self.partial or ":memory:"), config=_config(self.partial))
-        self.builder = IndexBuilder(self.db, domain, partitions)
-        self._kept = False
-
-    def __enter__(self) -> _Building:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._kept:
-            self.db.close()
-            if self.partial is not None:
-                _remove(self.partial)
-
-    def finish(self) -> LedgerIndex:
-        """The finished index."""
-        self.builder.finish()
-        if self.path is None or self.partial is None:
-            self._kept = True
-            events = self.db.execute("SELECT events FROM about").fetchall()[0][0]
-            return LedgerIndex(self.db, self.domain, self.builder.partitions, events)
-        self.db.execute("CHECKPOINT")
-        self.db.close()
-        self.partial.replace(self.path)
-        self._kept = True
-        return LedgerIndex.open(self.path, self.domain)
-
-
-def _remove(partial: Path) -> None:
-    for name in (partial.name, f"{partial.name}.wal"):
-        with suppress(FileNotFoundError):
-            partial.with_name(name).unlink()
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Removes what builders that were killed left behind."""
-    for partial in path.parent.glob(f".{path.name}.*.partial"):
-        pid = partial.name.removesuffix(".partial").rpartition(".")[2]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            _remove(partial)

@@ -67,6 +67,8 @@ class Summary(msgspec.Struct, frozen=True):
         by_tier: tier as text -> counts.
         by_intent: intent -> counts.
         by_cause: class -> its share of the freshness errors; sums to those with a cause.
+        by_staged: class -> freshness errors by the class that owns the oldest staged table read, as published;
+            of several equally old ones in equal shares.
         ages_days: class with a staged table of its own -> age at the last question, days, by its last refresh.
         ttl_lapses: answers that read a class older than its time to live.
         refreshes: refreshes of staged tables.
@@ -84,6 +86,7 @@ class Summary(msgspec.Struct, frozen=True):
     by_tier: dict[str, Counts]
     by_intent: dict[str, Counts]
     by_cause: dict[str, float]
+    by_staged: dict[str, float]
     ages_days: dict[str, float]
     ttl_lapses: int
     refreshes: int
@@ -133,6 +136,7 @@ def summarize(
         by_tier=by(lambda question: question.tier),
         by_intent=by(lambda question: question.intent),
         by_cause=_causes(verdicts),
+        by_staged=_staged(verdicts, last, done),
         ages_days=_ages(done, max((question.at_ms for question in asked.values()), default=None)),
         ttl_lapses=sum(verdict.ttl_lapse for verdict in verdicts),
         refreshes=len(done),
@@ -157,13 +161,35 @@ def _details(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _causes(verdicts: Iterable[Verdict]) -> dict[str, float]:
-    shares: dict[str, list[float]] = defaultdict(list)
+def _staged(verdicts: Iterable[Verdict], answers: dict[str, Answer], refreshes: Sequence[Refresh]) -> dict[str, float]:
+    """Freshness errors by the owner of the oldest staged table that the answer read."""
+    owners = {refresh.table: refresh.owner for refresh in refreshes}
+    times: dict[str, list[int]] = defaultdict(list)
+    for refresh in refreshes:
+        times[refresh.table].append(refresh.at_ms)
+    shares: list[dict[str, float]] = []
     for verdict in verdicts:
-        if verdict.cause is not None:
-            for cls, share in verdict.cause.shares.items():
-                shares[cls].append(share)
-    return {cls: math.fsum(parts) for cls, parts in sorted(shares.items())}
+        answer = answers.get(verdict.task_id)
+        if verdict.verdict != "freshness_error" or answer is None:
+            continue
+        read = {table for retrieval in answer.trace if retrieval.refreshed for table in retrieval.tables}
+        dated = {t: max((at for at in times[t] if at <= answer.asked_ms), default=None) for t in read & owners.keys()}
+        known = {owners[table]: at for table, at in sorted(dated.items()) if at is not None}
+        oldest = [owner for owner, at in known.items() if at == min(known.values())]
+        shares.append({owner: 1 / len(oldest) for owner in oldest})
+    return _total(shares)
+
+
+def _causes(verdicts: Iterable[Verdict]) -> dict[str, float]:
+    return _total(verdict.cause.shares for verdict in verdicts if verdict.cause is not None)
+
+
+def _total(shares: Iterable[dict[str, float]]) -> dict[str, float]:
+    parts: dict[str, list[float]] = defaultdict(list)
+    for each in shares:
+        for cls, share in each.items():
+            parts[cls].append(share)
+    return {cls: math.fsum(parts[cls]) for cls in sorted(parts)}
 
 
 def _ages(refreshes: Iterable[Refresh], at_ms: int | None) -> dict[str, float]:
