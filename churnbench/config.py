@@ -21,7 +21,7 @@ from churnbench.errors import UsageError
 __all__ = ["Settings", "load_settings"]
 
 _PREFIX = "CHURNBENCH_"
-_OUTSIDE = {"CHURNBENCH_CACHE"}
+_OUTSIDE = {"CHURNBENCH_CACHE", "CHURNBENCH_TEST_SERVERS"}
 """Read by the project's own scripts, not by the program."""
 
 

@@ -1,0 +1,265 @@
+"""How a Kafka cluster is reached: options, secrets, waiting for it, and what its errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import SecretStr
+
+from churnbench.clock import Clock, SystemClock
+from churnbench.errors import ChurnBenchError, CorruptLogError, NotFoundError, TransientError, UsageError
+
+__all__ = ["Cluster", "Say", "library"]
+
+Say = Callable[[str], None]
+"""Told in one line what is being waited for."""
+
+_RESERVED = {
+    "acks", "auto.offset.reset", "bootstrap.servers", "check.crcs", "delivery.report.only.error", "enable.auto.commit",
+    "enable.auto.offset.store", "enable.gapless.guarantee", "enable.idempotence", "enable.partition.eof", "error_cb",
+    "group.id", "isolation.level", "max.in.flight", "max.in.flight.requests.per.connection", "message.timeout.ms",
+    "metadata.broker.list", "on_delivery", "request.required.acks", "delivery.timeout.ms",
+}  # fmt: skip
+_SECRET = re.compile(r"password|secret|token|jaas|pem|oauth|assertion", re.IGNORECASE)
+_DEFAULTS: dict[str, Any] = {
+    "client.id": "churnbench",
+    "log_level": 0,  # every error reaches the caller; librdkafka's own lines on stderr would only repeat them
+    "reconnect.backoff.max.ms": 1000,
+    "socket.keepalive.enable": True,
+}
+_TRY_SECONDS = 2.0
+_log = logging.getLogger("churnbench.log")
+
+
+def library() -> Any:
+    """The client library.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise UsageError(
+            f"the Kafka log needs confluent-kafka, which cannot be imported ({error}); "
+            "install it with: pip install 'churnbench[servers]'"
+        ) from error
+
+
+class Cluster:
+    """A cluster's address and options; made without connecting.
+
+    Args:
+        servers: bootstrap servers, `host:port` with commas between.
+        options: librdkafka's options for security, limits and tuning. Those that the log's promises rest on
+            cannot be set. Values that are `SecretStr`, or whose names say that they are secret, appear in no text.
+        patience: seconds after which a cluster that does not answer is given up.
+        say: told what is waited for; None: the logger `churnbench.log`.
+        clock: for the waiting; None: the machine's.
+
+    Raises:
+        UsageError: no servers, an option that cannot be set, or the client library is not installed.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        options: Mapping[str, object] | None = None,
+        *,
+        patience: float = 30.0,
+        say: Say | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not servers.strip(" ,"):
+            raise UsageError("no Kafka bootstrap servers given; name at least one as host:port")
+        self.servers = servers
+        self.patience = patience
+        self.say: Say = say if say is not None else _log.warning
+        self.clock = clock if clock is not None else SystemClock()
+        given = dict(options or {})
+        reserved = sorted(_RESERVED & given.keys())
+        if reserved:
+            raise UsageError(f"the Kafka option {reserved[0]!r} is set by the log itself; remove it")
+        self._options = {k: v.get_secret_value() if isinstance(v, SecretStr) else v for k, v in given.items()}
+        self._secrets = sorted(
+            {
+                str(self._options[name])
+                for name, value in given.items()
+                if (isinstance(value, SecretStr) or _SECRET.search(name)) and str(self._options[name])
+            },
+            key=len,
+            reverse=True,
+        )
+        self._library = library()
+        self._admin: Any = None
+        self._reachable = False
+        self._connecting = asyncio.Lock()
+        self._guard = threading.Lock()
+        self._refusal: Any = None
+        self._trouble: Any = None
+
+    def __repr__(self) -> str:
+        """The address alone; options may hold secrets."""
+        return f"Cluster({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The bootstrap servers, without anything before an @."""
+        return re.sub(r"[^,/@\s]+@", "***@", self.servers)
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest record that the options allow; 16 MiB unless `message.max.bytes` says otherwise."""
+        value = str(self._options.get("message.max.bytes", 16 << 20))
+        if not value.isdigit():
+            raise UsageError(f"the Kafka option message.max.bytes is {value!r}; give a number of bytes")
+        return int(value)
+
+    def config(self, own: Mapping[str, object]) -> dict[str, object]:
+        """The configuration of one client: defaults, the options, and what this client needs of its `own`."""
+        return {
+            **_DEFAULTS,
+            **{"message.max.bytes": self.max_message_bytes},
+            **self._options,
+            "bootstrap.servers": self.servers,
+            "error_cb": self._note,
+            **own,
+        }
+
+    def client(self, kind: str, own: Mapping[str, object]) -> Any:
+        """A `Producer`, `Consumer` or `AdminClient`; connects in the background.
+
+        Raises:
+            UsageError: an option is unknown or has a wrong value.
+        """
+        module = self._library if kind != "AdminClient" else importlib.import_module("confluent_kafka.admin")
+        try:
+            return getattr(module, kind)(self.config(own))
+        except (self._library.KafkaException, TypeError, ValueError) as error:
+            raise UsageError(f"the Kafka options cannot be used: {self.text(error)}; correct them") from error
+
+    @property
+    def admin(self) -> Any:
+        """The one admin client; its requests give futures."""
+        with self._guard:
+            if self._admin is None:
+                self._admin = self.client("AdminClient", {})
+            return self._admin
+
+    def _note(self, error: Any) -> None:
+        """Keeps what a client reports on its own, from any thread."""
+        codes = self._library.KafkaError
+        if error.code() in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED, codes._SSL):
+            self._refusal = error
+        elif error.code() != codes.GROUP_AUTHORIZATION_FAILED:  # no group is used
+            self._trouble = error
+
+    @property
+    def troubled(self) -> bool:
+        """Whether a client reported trouble since `calm`."""
+        return self._trouble is not None or self._refusal is not None
+
+    def calm(self) -> None:
+        """Forgets reported trouble: the cluster answers again."""
+        self._trouble = self._refusal = None
+
+    def text(self, error: Any) -> str:
+        """An error as one line, with no secret in it."""
+        inner = error.args[0] if isinstance(error, self._library.KafkaException) and error.args else error
+        said = inner.str() if isinstance(inner, self._library.KafkaError) else str(inner)
+        for secret in self._secrets:
+            said = said.replace(secret, "***")
+        return " ".join(said.split())
+
+    def failure(self, error: Any, doing: str, topic: str | None = None) -> ChurnBenchError:
+        """What to raise for an error of the library.
+
+        Args:
+            error: a `KafkaException`, a `KafkaError`, or anything else that was raised.
+            doing: what was tried, as "append to".
+            topic: to what.
+        """
+        inner = error.args[0] if isinstance(error, self._library.KafkaException) and error.args else error
+        codes, code = self._library.KafkaError, inner.code() if isinstance(inner, self._library.KafkaError) else None
+        what = f"{doing} topic {topic!r}" if topic is not None else doing
+        said = self.text(error)
+        if self._refusal is not None:
+            return self.refused()
+        if code in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC, codes.UNKNOWN_TOPIC_ID):
+            return NotFoundError(f"there is no topic {topic!r}; `churnbench log topics` lists them")
+        if code in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED, codes._SSL):
+            self._refusal = inner
+            return self.refused()
+        if code in (codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED):
+            return UsageError(f"Kafka at {self.name} does not permit to {what} ({said}); grant it to this user")
+        if code == codes.MSG_SIZE_TOO_LARGE:
+            return UsageError(
+                f"a record for topic {topic!r} is larger than Kafka takes ({said}); "
+                "raise the option message.max.bytes and the topic's max.message.bytes"
+            )
+        if code in (codes._BAD_MSG, codes.INVALID_MSG):
+            return CorruptLogError(f"topic {topic!r} at {self.name} holds damaged records: {said}; restore it")
+        if code in (codes.TOPIC_EXCEPTION, codes.INVALID_CONFIG, codes.INVALID_REQUEST, codes.INVALID_TIMESTAMP,
+                    codes.INVALID_REPLICATION_FACTOR, codes.POLICY_VIOLATION, codes._INVALID_ARG):  # fmt: skip
+            return UsageError(f"Kafka at {self.name} refused to {what}: {said}")
+        return TransientError(f"Kafka at {self.name} failed to {what}: {said}")
+
+    def refused(self) -> UsageError:
+        """The error of refused credentials or of a connection that cannot be secured."""
+        codes = self._library.KafkaError
+        mechanism = self._options.get("sasl.mechanism", self._options.get("sasl.mechanisms", "none"))
+        what = "the TLS settings do not fit" if self._refusal.code() == codes._SSL else "the login was refused"
+        return UsageError(
+            f"Kafka at {self.name}: {what} (security.protocol {self._options.get('security.protocol', 'plaintext')}, "
+            f"sasl.mechanism {mechanism}: {self.text(self._refusal)}); correct the Kafka options"
+        )
+
+    async def reach(self) -> None:
+        """Waits until the cluster answers; returns at once when it did before.
+
+        Raises:
+            TransientError: it did not within the patience; the line names the bootstrap servers.
+            UsageError: it refuses the credentials, or the options are wrong.
+        """
+        if self._reachable:
+            return
+        async with self._connecting:
+            if not self._reachable:
+                await asyncio.to_thread(self._wait)
+                self._reachable = True
+
+    def _wait(self) -> None:
+        admin, began, said = self.admin, self.clock.monotonic(), False
+        while True:
+            left = began + self.patience - self.clock.monotonic()
+            try:
+                admin.list_topics(timeout=max(0.1, min(_TRY_SECONDS, left)))
+                self.calm()
+                return
+            except self._library.KafkaException as error:
+                admin.poll(0)
+                if self._refusal is not None:
+                    raise self.refused() from error
+                why = self.text(self._trouble if self._trouble is not None else error)
+                if self.clock.monotonic() - began >= self.patience:
+                    raise TransientError(
+                        f"Kafka at {self.name} did not answer within {self.patience:g} s ({why}); "
+                        "start it, or correct the bootstrap servers"
+                    ) from error
+            if not said:
+                said = True
+                self.say(f"waiting up to {self.patience:g} s for Kafka at {self.name} ({why})")
+
+    async def done(self, futures: Mapping[Any, Any], doing: str, topic: str | None = None) -> dict[Any, Any]:
+        """The results of an admin request, by its keys."""
+        try:
+            return {key: await asyncio.wrap_future(future) for key, future in futures.items()}
+        except self._library.KafkaException as error:
+            self.admin.poll(0)
+            raise self.failure(error, doing, topic) from error

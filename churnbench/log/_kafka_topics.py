@@ -1,0 +1,159 @@
+"""Topics of a Kafka cluster: made with settings that keep every record for ever, and checked for them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any
+
+from churnbench.errors import NotFoundError, TransientError, UsageError
+from churnbench.log._kafka_cluster import Cluster
+
+__all__ = ["KafkaTopics"]
+
+_FOREVER = str((1 << 63) - 1)
+_SETTINGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": _FOREVER,
+    "message.timestamp.after.max.ms": _FOREVER,
+}
+_BATCH_OVERHEAD = 1 << 10
+"""Bytes of a record batch beside its records: the broker's limit is on batches, the client's on records."""
+
+
+class KafkaTopics:
+    """Creates, checks, lists and deletes topics.
+
+    Args:
+        cluster: where.
+        replication: copies of each partition of a new topic; -1: the cluster's default.
+    """
+
+    def __init__(self, cluster: Cluster, replication: int = -1) -> None:
+        self._cluster = cluster
+        self._replication = replication
+        self._checked: dict[str, int] = {}
+        self._admin_module = importlib.import_module("confluent_kafka.admin")
+        self._library = importlib.import_module("confluent_kafka")
+
+    async def partitions(self, topic: str) -> int:
+        """The number of partitions; the settings are checked the first time.
+
+        Raises:
+            NotFoundError: there is no such topic.
+            UsageError: its settings would lose or refuse events.
+        """
+        known = self._checked.get(topic)
+        if known is None:
+            await self._cluster.reach()
+            known = await self._described(topic)
+            await self._check(topic)
+            self._checked[topic] = known
+        return known
+
+    def forget(self, topic: str) -> None:
+        """Drops what is known of `topic`."""
+        self._checked.pop(topic, None)
+
+    async def names(self) -> dict[str, int]:
+        """Every topic and its partitions, without the broker's own."""
+        await self._cluster.reach()
+        try:
+            listed = await asyncio.to_thread(self._cluster.admin.list_topics, None, self._cluster.patience)
+        except self._library.KafkaException as error:
+            raise self._cluster.failure(error, "list topics") from error
+        return {
+            name: len(found.partitions) for name, found in sorted(listed.topics.items()) if not name.startswith("__")
+        }
+
+    async def create(self, topic: str, partitions: int) -> None:
+        """See `Log.create_topic`; a topic that is there must have the settings."""
+        if partitions < 1:
+            raise UsageError(f"a topic has at least 1 partition, not {partitions}")
+        await self._cluster.reach()
+        new = self._admin_module.NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=self._replication,
+            config={**_SETTINGS, "max.message.bytes": str(self._cluster.max_message_bytes + _BATCH_OVERHEAD)},
+        )
+        patience = self._cluster.patience
+        made = self._cluster.admin.create_topics([new], request_timeout=patience, operation_timeout=patience)
+        try:
+            await asyncio.wrap_future(made[topic])
+        except self._library.KafkaException as error:
+            code = error.args[0].code()
+            if code == self._library.KafkaError.INVALID_CONFIG:
+                raise UsageError(
+                    f"Kafka at {self._cluster.name} does not know a setting that topic {topic!r} needs "
+                    f"({self._cluster.text(error)}); ChurnBench needs Kafka 3.6 or later"
+                ) from error
+            if code != self._library.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._cluster.failure(error, "create", topic) from error
+        found = await self._settled(topic)
+        if found != partitions:
+            raise UsageError(f"topic {topic!r} has {found} partitions, not {partitions}")
+        await self._check(topic)
+        self._checked[topic] = found
+
+    async def delete(self, topic: str) -> None:
+        """See `Log.delete_topic`; returns when the cluster no longer shows it."""
+        await self._cluster.reach()
+        self.forget(topic)
+        patience = self._cluster.patience
+        gone = self._cluster.admin.delete_topics([topic], request_timeout=patience, operation_timeout=patience)
+        try:
+            await asyncio.wrap_future(gone[topic])
+        except self._library.KafkaException as error:
+            failed = self._cluster.failure(error, "delete", topic)
+            if not isinstance(failed, NotFoundError):
+                raise failed from error
+        deadline = self._cluster.clock.monotonic() + patience
+        while topic in await self.names():
+            if self._cluster.clock.monotonic() > deadline:
+                raise TransientError(f"Kafka at {self._cluster.name} still shows topic {topic!r}, which was deleted")
+            await asyncio.sleep(0.02)
+
+    async def _described(self, topic: str) -> int:
+        """The number of partitions, each with a leader, or 0 while one has none."""
+        wanted = self._library.TopicCollection([topic])
+        futures = self._cluster.admin.describe_topics(wanted, request_timeout=self._cluster.patience)
+        partitions = (await self._cluster.done(futures, "describe", topic))[topic].partitions
+        return len(partitions) if all(part.leader is not None and part.leader.id >= 0 for part in partitions) else 0
+
+    async def _settled(self, topic: str) -> int:
+        """The number of partitions as soon as the cluster shows the new topic with leaders."""
+        deadline = self._cluster.clock.monotonic() + self._cluster.patience
+        while True:
+            try:
+                found = await self._described(topic)
+            except NotFoundError:
+                found = 0
+            if found:
+                return found
+            if self._cluster.clock.monotonic() > deadline:
+                raise TransientError(
+                    f"Kafka at {self._cluster.name} has no leader for topic {topic!r}; look at its brokers"
+                )
+            await asyncio.sleep(0.02)
+
+    async def _check(self, topic: str) -> None:
+        resource = self._admin_module.ConfigResource(self._admin_module.ConfigResource.Type.TOPIC, topic)
+        futures = self._cluster.admin.describe_configs([resource], request_timeout=self._cluster.patience)
+        found: dict[str, Any] = (await self._cluster.done(futures, "read the settings of", topic))[resource]
+        values = {name: entry.value for name, entry in found.items()}
+        wrong = {name: wanted for name, wanted in _SETTINGS.items() if values.get(name) != wanted}
+        needed = self._cluster.max_message_bytes
+        if int(values.get("max.message.bytes", 0)) < needed:
+            wrong["max.message.bytes"] = str(needed + _BATCH_OVERHEAD)
+        if wrong:
+            had = ", ".join(f"{name}={values.get(name)}" for name in wrong)
+            mended = ",".join(f"{name}={wanted}" for name, wanted in wrong.items())
+            raise UsageError(
+                f"topic {topic!r} at {self._cluster.name} has {had}, so that it would lose or refuse events; mend it "
+                f"with: kafka-configs.sh --bootstrap-server {self._cluster.name} --alter --topic {topic} "
+                f"--add-config {mended}"
+            )
