@@ -7,6 +7,7 @@ running maximum of its partition's timestamps, so that looking up an offset by t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -234,10 +235,10 @@ class SqliteLog:
             if limits is not None:
                 return
             if not found:
-                try:
-                    await asyncio.wait_for(signal.wait(), _POLL_SECONDS)
-                except TimeoutError:
-                    continue
+                # Not wait_for: on Python 3.11 it swallows a cancellation that comes with the signal.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await signal.wait()
 
     def _fetch(
         self, topic: str, number: int, part: int, start: int, limit: int | None, batch: int
