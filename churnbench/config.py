@@ -74,7 +74,9 @@ def load_settings(**flags: Any) -> Settings:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"churnbench.toml is not valid TOML: {error}; mend or remove it") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"churnbench.toml is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8") from error
+        raise UsageError(
+            f"churnbench.toml is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
+        ) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"])

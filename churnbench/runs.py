@@ -76,11 +76,14 @@ class Run:
         """One of the topics of `RUN_TOPICS`."""
         return Topic(self.log, self.topic_name(name), RUN_TOPICS[name])
 
-    async def create(self, manifest: Manifest, now_ms: int) -> None:
-        """Makes the run's topics; the manifest is written last and says that they are all there."""
+    async def create_topics(self) -> None:
+        """Makes the run's topics where they are missing."""
         for name in RUN_TOPICS:
             await self.topic(name).create()
         await self.log.create_topic(self.topic_name(MANIFEST))
+
+    async def publish_manifest(self, manifest: Manifest, now_ms: int) -> None:
+        """Writes the manifest, which says that everything before it is there; a run has one."""
         if await self.manifest_or_none() is None:
             await self.log.append(self.topic_name(MANIFEST), [NewRecord(msgspec.json.encode(manifest), now_ms)])
 
@@ -128,6 +131,11 @@ class RunFolder:
                 for record in batch:
                     lines += record.value + b"\n"
             self.write(f"{name}.jsonl", bytes(lines))
+        self.write_manifest(manifest)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Writes `manifest.json`, with the folder where it is missing."""
+        self.path.mkdir(parents=True, exist_ok=True)
         self.write("manifest.json", msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
     def write(self, name: str, content: bytes) -> Path:

@@ -88,7 +88,9 @@ class KafkaLog:
             UsageError: it exists with other partitions, or with settings that would lose or refuse events.
         """
         self._check_open()
+        opening = asyncio.get_running_loop().run_in_executor(self._writer, self._appender.open)
         await self._topics.create(topic, partitions)
+        await opening
 
     async def topics(self) -> dict[str, int]:
         """See `Log.topics`."""

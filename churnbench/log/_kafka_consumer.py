@@ -29,7 +29,7 @@ _TUNED: dict[str, object] = {
     "fetch.error.backoff.ms": 50,
     "fetch.queue.backoff.ms": 10,
 }
-_WAIT_MS = {True: 200, False: 10}
+_WAIT_MS = {True: 200, False: 1}
 """How long the broker may hold a fetch at the end of a partition; a bounded reader never needs what comes later."""
 _POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.01

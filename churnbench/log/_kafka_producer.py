@@ -95,9 +95,7 @@ class Appender:
 
     def _send(self, topic: str, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
         """Sends `records`; those that were not acknowledged because the broker forgot the producer."""
-        if self._producer is None:
-            self._producer = self._cluster.client("Producer", {**_TUNED, **self._given(), **_OWN})
-        producer, failed = self._producer, _Failures()
+        producer, failed = self.open(), _Failures()
         sent = 0
         waiting = _Waiting(self._cluster, topic)
         try:
@@ -130,6 +128,12 @@ class Appender:
             if reported.code() not in self._forgotten:
                 raise self._cluster.failure(reported, "append to", topic)
         return failed.left(records, sent)
+
+    def open(self) -> Any:
+        """The producer; a new one needs half a second to get its identity, in the background."""
+        if self._producer is None:
+            self._producer = self._cluster.client("Producer", {**_TUNED, **self._given(), **_OWN})
+        return self._producer
 
     def _given(self) -> dict[str, object]:
         """The options over what is tuned here."""

@@ -8,13 +8,13 @@ of kind `~complete` closes each partition of a finished world; it is no event bu
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 from zlib import crc32
 
 from churnbench.cuts import Cut, partition_of
-from churnbench.errors import CorruptLogError, IncompleteError, SequenceGapError
+from churnbench.errors import CorruptLogError, DecodeError, IncompleteError, SequenceGapError
 from churnbench.events import Codec, Event
 from churnbench.log._protocol import Log, NewRecord, Record
 
@@ -154,9 +154,22 @@ class LedgerReader:
         return fresh
 
     async def batches(
-        self, after: Cut, upto: Cut | None = None, *, follow: bool = False, batch: int = 5000
+        self,
+        after: Cut,
+        upto: Cut | None = None,
+        *,
+        follow: bool = False,
+        batch: int = 5000,
+        undecodable: Callable[[Record, DecodeError], None] | None = None,
     ) -> AsyncIterator[LedgerBatch]:
         """Decoded batches; see `records` for the arguments.
+
+        Args:
+            after: see `records`.
+            upto: see `records`.
+            follow: see `records`.
+            batch: see `records`.
+            undecodable: told of records that are no events, which are then passed over; None: they raise.
 
         Raises:
             DecodeError: a record is no event of the domain.
@@ -167,7 +180,14 @@ class LedgerReader:
                 kind = _header(record, "kind").decode()
                 if kind == COMPLETE or (self.kinds is not None and kind not in self.kinds and kind in self.codec.kinds):
                     continue
-                events.append(self.codec.decode(record.value, record.where))
+                try:
+                    event = self.codec.decode(record.value, record.where)
+                except DecodeError as error:
+                    if undecodable is None:
+                        raise
+                    undecodable(record, error)
+                    continue
+                events.append(event)
                 sequences.append(sequence)
             yield LedgerBatch(records[0][1].partition, events, sequences, records[-1][0])
 

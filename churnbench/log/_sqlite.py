@@ -105,7 +105,9 @@ class SqliteLog:
                 raise TransientError(f"no space left to write {self.path}; free some and resume") from error
             if "malformed" in text or "disk I/O" in text:
                 raise CorruptLogError(self._damaged(text)) from error
-            raise UsageError(f"cannot use the log {self.path}: {text}; set CHURNBENCH_HOME to a writable folder") from error
+            raise UsageError(
+                f"cannot use the log {self.path}: {text}; set CHURNBENCH_HOME to a writable folder"
+            ) from error
         except sqlite3.DatabaseError as error:
             raise CorruptLogError(self._damaged(str(error))) from error
 
@@ -187,9 +189,7 @@ class SqliteLog:
                         raise UsageError(f"topic {topic!r} has partitions 0 to {partitions - 1}, not {part}")
                     packed = _headers_encoder.encode(headers) if headers else None
                     head[1] = max(ts, head[1])
-                    rows.append(
-                        (number, part, head[0], ts, head[1], key, value, packed, _crc(ts, key, value, packed))
-                    )
+                    rows.append((number, part, head[0], ts, head[1], key, value, packed, _crc(ts, key, value, packed)))
                     head[0] += 1
                 self._write.executemany("INSERT INTO record VALUES (?,?,?,?,?,?,?,?,?)", rows)
                 self._write.executemany(
@@ -240,9 +240,7 @@ class SqliteLog:
                     async with asyncio.timeout(_POLL_SECONDS):
                         await signal.wait()
 
-    def _fetch(
-        self, topic: str, number: int, part: int, start: int, limit: int | None, batch: int
-    ) -> list[Record]:
+    def _fetch(self, topic: str, number: int, part: int, start: int, limit: int | None, batch: int) -> list[Record]:
         upto = start + batch if limit is None else min(limit, start + batch)
         rows = self._read.execute(
             "SELECT pos, ts, key, value, headers, crc FROM record "
@@ -253,7 +251,9 @@ class SqliteLog:
         expected = max(start, 0)
         for pos, ts, key, value, headers, crc in rows:
             if pos != expected or crc != _crc(ts, key, value, headers):
-                raise CorruptLogError(self._damaged(f"{topic} partition {part} offset {expected} is not what was appended"))
+                raise CorruptLogError(
+                    self._damaged(f"{topic} partition {part} offset {expected} is not what was appended")
+                )
             expected += 1
             decoded = _headers_decoder.decode(headers) if headers is not None else ()
             records.append(Record(topic, part, pos, ts, key, value, decoded))

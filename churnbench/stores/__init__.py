@@ -1,1 +1,3 @@
-"""Stores that several stages reach: PostgreSQL, embedded or by URL."""
+"""Stores that stages share: `churnbench.stores.postgres`."""
+
+__all__ = ["postgres"]

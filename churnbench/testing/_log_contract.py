@@ -119,9 +119,7 @@ class LogContract(ABC):
             await log.create_topic(topic)
             await log.append(topic, _records(10))
             offsets = [r.offset for r in await read_all(log, topic, {0: 0})]
-            part = [
-                r.value async for b in log.read(topic, {0: offsets[3]}, end={0: offsets[6]}, batch=2) for r in b
-            ]
+            part = [r.value async for b in log.read(topic, {0: offsets[3]}, end={0: offsets[6]}, batch=2) for r in b]
             assert part == [b"v3", b"v4", b"v5"]
             assert [b async for b in log.read(topic, {0: offsets[4]}, end={0: offsets[4]})] == []
             assert await read_all(log, topic, await log.end_offsets(topic)) == []

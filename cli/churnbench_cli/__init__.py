@@ -1,1 +1,5 @@
-"""The command line: a module a verb, which puts the stages together."""
+"""The command line: a module per verb, each of which puts the stages together."""
+
+from churnbench_cli._app import main
+
+__all__ = ["main"]

@@ -1,0 +1,231 @@
+"""One run from its manifest to its verdicts; called again, it goes on where it was broken off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from churnbench.cuts import Cut
+from churnbench.domain import Domain, Task
+from churnbench.errors import TerminalError
+from churnbench.records import Answer, Question, Refresh, Tick, Verdict
+from churnbench.runs import Manifest, Run, new_run_id
+from churnbench.sources import EmbeddedChunk
+from churnbench.stores.postgres import RunDatabase, embedded_server
+from churnbench.worlds import WorldManifest, ledger_topic
+from churnbench_agent import Agent, AgentSources, Routes, ScriptedReader
+from churnbench_cli._home import Home
+from churnbench_cli._output import Steps
+from churnbench_cli._outcome import Finished, write_outcome
+from churnbench_cli._plan import Cell, cell_config, provenance
+from churnbench_cli._sources import Sources, documents_at, opened_sources
+from churnbench_producers import drive_frozen, frozen_times
+from churnbench_projectors import ProjectorHost
+from churnbench_refresher import REFRESHER, Refresher, RefreshSources, StagedReader, find_policy
+from churnbench_scorer import LedgerIndex, RunResult, score, summarize
+
+__all__ = ["execute", "new_run", "questions_of", "run_result"]
+
+SCORER_VERSION = "1"
+
+
+def questions_of(domain: Domain, tasks: Sequence[Task], at_ms: int) -> list[Question]:
+    """The tasks as questions asked at a time."""
+    return [
+        Question(
+            task_id=task.task_id,
+            measure=task.measure,
+            params=task.params,
+            answer_type=task.answer_type,
+            tier=task.tier,
+            intent=task.intent,
+            template_id=task.template_id,
+            text=domain.question(task, at_ms),
+            at_ms=at_ms,
+        )
+        for task in tasks
+    ]
+
+
+async def new_run(home: Home, world: WorldManifest, cell: Cell, tasks: list[Task], embedder: str) -> Manifest:
+    """Makes a run's topics with its questions and, last, its manifest; nothing is overwritten."""
+    now = home.clock.now_ms()
+    stores = {"warehouse": "postgresql", "operations": "postgresql", "documents": "pgvector", "embedder": embedder}
+    config = cell_config(cell, world, tasks, home.settings, stores, SCORER_VERSION)
+    run_id = new_run_id(now, cell.label)
+    details = provenance(now)
+    manifest = Manifest(
+        run_id=run_id,
+        created=details["started"],
+        world=world,
+        config=config,
+        provenance=details,
+        tasks=len(tasks),
+    )
+    run = Run(home.log, run_id)
+    await run.create_topics()
+    await run.topic("questions").append(questions_of(home.domain, tasks, cell.t_ms), cell.t_ms)
+    await run.publish_manifest(manifest, now)
+    home.folder(run_id).write_manifest(manifest)
+    return manifest
+
+
+@asynccontextmanager
+async def _background(
+    *services: Callable[[], Awaitable[None]],
+) -> AsyncIterator[Callable[[Awaitable[object]], Awaitable[None]]]:
+    """Services as tasks; gives a function that awaits work, or fails as soon as a service does."""
+    tasks = [asyncio.ensure_future(service()) for service in services]
+
+    async def guarded(work: Awaitable[object]) -> None:
+        main = asyncio.ensure_future(work)
+        try:
+            while not main.done():
+                running = {task for task in tasks if not task.done()}
+                done, _ = await asyncio.wait({main, *running}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            main.cancel()
+            await asyncio.gather(main, return_exceptions=True)
+
+    try:
+        yield guarded
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _refresher(home: Home, run: Run, cell: Cell, sources: Sources, topic: str) -> Refresher:
+    async def at(cut: Cut) -> Sequence[EmbeddedChunk]:
+        return await documents_at(home, topic, sources.embedder, cut)
+
+    read = RefreshSources({"warehouse": sources.warehouse, "operations": sources.operations}, sources.contracts, at)
+    return Refresher(
+        sources.database,
+        home.log,
+        run,
+        topic,
+        home.domain,
+        home.domain.registries[cell.registry],
+        read,
+        find_policy(cell.refresh, cell.rule),
+        cell.way,  # type: ignore[arg-type] - checked when the cell was made
+        clock=home.clock,
+    )
+
+
+async def _walk(home: Home, run: Run, cell: Cell, sources: Sources, topic: str, progress: Steps) -> tuple[float, float]:
+    """Keeps sources and staged cache from T' to T; seconds until the first tick, and from there on."""
+    times = frozen_times(cell.t_prime_ms, cell.t_ms)
+    host = ProjectorHost(home.log, run, topic, home.domain.codec, sources.projectors, clock=home.clock)
+    refresher = _refresher(home, run, cell, sources, topic)
+    participants = [*(p.name for p in sources.projectors), REFRESHER]
+    reached: list[float] = []
+
+    def note(tick: Tick) -> None:
+        reached.append(home.clock.monotonic())
+        progress.advance(f"{cell.label}: walk", tick.number + 1, len(times))
+
+    begun = home.clock.monotonic()
+    async with _background(host.run_clock, refresher.run_clock) as guarded:
+        await guarded(drive_frozen(home.log, run, topic, times, participants, note))
+    return reached[0] - begun, reached[-1] - reached[0]
+
+
+async def _ask(home: Home, run: Run, cell: Cell, sources: Sources, retry_failed: bool, progress: Steps) -> None:
+    registry = home.domain.registries[cell.registry]
+    staged = StagedReader(sources.database, registry, sources.embedder)
+    routes = Routes(
+        registry,
+        AgentSources(staged, sources.warehouse, sources.operations, sources.saas_client, sources.contracts),
+        home.clock,
+    )
+    agent = Agent(run, ScriptedReader(), routes)
+    total, done = len(await run.topic("questions").all()), len(await agent.last_answers())
+
+    def note(answer: Answer) -> None:
+        nonlocal done
+        done += 1
+        progress.advance(f"{cell.label}: ask", done, total)
+
+    await agent.ask(retry_failed=retry_failed, progress=note)
+
+
+def run_result(
+    manifest: Manifest,
+    cell: Cell,
+    questions: Sequence[Question],
+    answers: Sequence[Answer],
+    verdicts: Sequence[Verdict],
+    refreshes: Sequence[Refresh],
+) -> RunResult:
+    """What a report is made of, from a run's records."""
+    return RunResult(
+        run_id=manifest.run_id,
+        world=manifest.world.spec.name,
+        t_prime_ms=cell.t_prime_ms,
+        t_ms=cell.t_ms,
+        window=cell.window,
+        refresh=cell.refresh,
+        registry=cell.registry,
+        reader=cell.reader,
+        questions=questions,
+        answers=answers,
+        verdicts=verdicts,
+        summary=summarize(questions, answers, verdicts, refreshes),
+    )
+
+
+async def execute(
+    home: Home,
+    manifest: Manifest,
+    index: LedgerIndex,
+    progress: Steps,
+    *,
+    retry_failed: bool = False,
+    keep: bool = False,
+) -> Finished:
+    """Brings a run to its end: walk, ask, score, export. What is done already is not done again.
+
+    Args:
+        home: where it lives.
+        manifest: the run's.
+        index: of its world.
+        progress: bars.
+        retry_failed: ask those anew whose answers failed in transport.
+        keep: leave the run's database.
+    """
+    run_id = manifest.run_id
+    cell = Cell.of(manifest)
+    run, topic, clock = Run(home.log, run_id), ledger_topic(manifest.world.spec.name), home.clock
+    registry = home.domain.registries[cell.registry]
+    seconds: dict[str, float] = {}
+    with home.lock(f"run-{run_id}"):
+        async with opened_sources(home, run_id, manifest.world.spec.partitions) as sources:
+            seconds["project"], seconds["walk"] = await _walk(home, run, cell, sources, topic, progress)
+            begun = clock.monotonic()
+            await _ask(home, run, cell, sources, retry_failed, progress)
+            seconds["ask"] = clock.monotonic() - begun
+        begun = clock.monotonic()
+        questions, answers = await run.topic("questions").all(), await run.topic("answers").all()
+        ticks, refreshes = await run.topic("clock").all(), await run.topic("refreshes").all()
+        verdicts = score(index, home.domain, registry, ticks, questions, answers)
+        known = {verdict.task_id: verdict for verdict in await run.topic("verdicts").all()}
+        await run.topic("verdicts").append([v for v in verdicts if known.get(v.task_id) != v], cell.t_ms)
+        seconds["score"] = clock.monotonic() - begun
+        await home.folder(run_id).export(run, manifest)
+        dead = len(await run.topic("dead-letters").all())
+        result = run_result(manifest, cell, questions, answers, verdicts, refreshes)
+        finished = Finished(manifest, result, seconds, dead)
+        await write_outcome(home, finished, index)
+        if not keep:
+            await RunDatabase.drop(await embedded_server(home.path), run_id)
+    if dead:
+        raise TerminalError(
+            f"the run {run_id} met {dead} records that are no events and is invalid; "
+            f"see {home.folder(run_id).path / 'dead-letters.jsonl'}"
+        )
+    return finished
