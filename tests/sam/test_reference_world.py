@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from churnbench.errors import NotFoundError, UsageError
 from churnbench.events import Event, canonical_line
-from churnbench_sam._params import Parameters
+from churnbench_sam._params import ReferenceParameters
 from churnbench_sam._presets import PRESETS, preset
 from churnbench_sam._simulator import simulate
 
@@ -92,7 +92,7 @@ def test_a_negative_seed_is_refused_at_once() -> None:
 
 
 def test_parameters_that_no_process_takes_are_refused() -> None:
-    class Other(Parameters, frozen=True, kw_only=True):
+    class Other(ReferenceParameters, frozen=True, kw_only=True):
         pass
 
     with pytest.raises(UsageError, match="Other"):
@@ -110,7 +110,7 @@ def test_every_parameter_of_a_preset_has_a_source(name: str) -> None:
     assert PRESETS[name].name == name
 
 
-def naive(params: Parameters, seed: int) -> list[tuple[str, str, tuple[object, ...]]]:
+def naive(params: ReferenceParameters, seed: int) -> list[tuple[str, str, tuple[object, ...]]]:
     """The published rules in their plainest form: lists are copied, filtered and searched."""
     rng = np.random.default_rng(seed)
     out: list[tuple[str, str, tuple[object, ...]]] = []

@@ -35,11 +35,13 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 class PriceChanged(Payload, frozen=True):
     """A product's list price, the first one included. Licences keep the price they were bought at.
 
+    A change that a renewal brings about has the renewal's time and comes after it.
+
     Attributes:
         unit_price_usd: the new price, US dollars a seat and month.
         prev_price: the price before; None for the first.
         pct_change: the relative change (0.1 is 10 %), four decimals; None for the first.
-        reason: `initial` for the first price, else what brought the change about, or None.
+        reason: `initial` for the first price, `renewal` for a change by a contract's renewal, else None.
         contract_id: the contract whose renewal changed the price, if one did.
     """
 
@@ -51,7 +53,12 @@ class PriceChanged(Payload, frozen=True):
 
 
 class ContractSigned(Payload, frozen=True):
-    """A contract begins.
+    """A contract begins, and its first term, at the time of the event.
+
+    A contract that was in force when the world began may be dated before the world's start; such events come
+    first, in the order of their times. A term ends 30 days times `term_months` after its beginning. If the
+    contract is not renewed at that instant, it has lapsed; no event says so. The contract that follows a lapsed
+    one has an id of its own.
 
     Attributes:
         vendor_idx: number of the vendor, from 0.
@@ -71,6 +78,8 @@ class ContractSigned(Payload, frozen=True):
 class ContractRenewed(Payload, frozen=True):
     """A new term begins, at the time of the event.
 
+    Where contracts run out, that is the instant at which the term before ended, whenever the renewal was agreed.
+
     Attributes:
         term_months: the term in months of 30 days.
         vendor_idx: number of the vendor; None if unchanged.
@@ -87,13 +96,16 @@ class ContractRenewed(Payload, frozen=True):
 
 
 class UserHired(Payload, frozen=True):
-    """A user exists and is active, in `cost_center_id`."""
+    """A user is active from now on, in `cost_center_id`: a new one, or one who had left and comes back."""
 
     cost_center_id: str
 
 
 class UserOffboarded(Payload, frozen=True):
-    """A user is active no longer."""
+    """A user is active no longer.
+
+    Licences that they hold stay with them until each is taken back or goes to somebody else.
+    """
 
 
 class UserMovedCostCenter(Payload, frozen=True):
@@ -109,7 +121,7 @@ class LicensePurchased(Payload, frozen=True):
         product_id: the product that it licenses.
         seats: its seats.
         unit_price_usd: the product's price at the purchase, US dollars a seat and month.
-        contract_id: the contract it was bought under, where that is kept.
+        contract_id: the contract in force that covered the product at the purchase, where that is kept.
     """
 
     product_id: str
@@ -139,7 +151,7 @@ class LicenseUnassigned(Payload, frozen=True):
 
     Attributes:
         prev_holder: who held it.
-        reason: `offboard`, or why else.
+        reason: `offboard` (at the time of the offboarding, or after a lag), or why else.
         product_id: the licence's product, where the event repeats it.
         seats: its seats, where the event repeats them.
         unit_price_usd: its purchase price, where the event repeats it.

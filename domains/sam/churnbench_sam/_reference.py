@@ -16,14 +16,14 @@ import numpy as np
 from churnbench.events import Event, to_millis
 from churnbench_sam import _events as ev
 from churnbench_sam import _names as names
-from churnbench_sam._params import Parameters
+from churnbench_sam._params import ReferenceParameters
 
 __all__ = ["reference_events"]
 
 _DAY_MS = 86_400_000
 
 
-def reference_events(params: Parameters, seed: int) -> Iterator[Event]:
+def reference_events(params: ReferenceParameters, seed: int) -> Iterator[Event]:
     """The events of one world, in order, made as they are read.
 
     Args:
@@ -36,7 +36,7 @@ def reference_events(params: Parameters, seed: int) -> Iterator[Event]:
 class _Reference:
     """The state of the estate while it is simulated. Entities are numbers; texts are made once each."""
 
-    def __init__(self, params: Parameters, seed: int) -> None:
+    def __init__(self, params: ReferenceParameters, seed: int) -> None:
         self.params = params
         self.rng = np.random.default_rng(seed)
         self.seq = 0

@@ -7,16 +7,24 @@ from typing import Any
 
 from churnbench.errors import UsageError
 from churnbench.events import Event
-from churnbench_sam._params import Parameters
+from churnbench_sam._calibrated import CalibratedParameters, calibrated_events
+from churnbench_sam._params import Parameters, ReferenceParameters
+from churnbench_sam._poisson import PoissonParameters, poisson_events
 from churnbench_sam._reference import reference_events
+from churnbench_sam._stress import StressParameters, stress_events
 
 __all__ = ["PROCESSES", "Process", "simulate"]
 
 Process = Callable[[Any, int], Iterator[Event]]
 """Takes parameters of its own type and a seed; gives events in order of their seq, from 0."""
 
-PROCESSES: dict[type[Parameters], Process] = {Parameters: reference_events}
-"""Which process simulates which type of parameters. A further process brings its own type."""
+PROCESSES: dict[type[Parameters], Process] = {
+    ReferenceParameters: reference_events,
+    StressParameters: stress_events,
+    CalibratedParameters: calibrated_events,
+    PoissonParameters: poisson_events,
+}
+"""Which process simulates which type of parameters. No two types have the same fields."""
 
 
 def simulate(params: Parameters, seed: int) -> Iterator[Event]:
