@@ -174,9 +174,9 @@ class IndexBuilder:
             """
         )
         self.db.execute("DROP TABLE said")
-        self.db.execute("CREATE TABLE attributes (number BIGINT, class VARCHAR, attribute VARCHAR)")
-        for (cls, attribute), number in self._attributes.items():
-            self.db.execute("INSERT INTO attributes VALUES (?, ?, ?)", [number, cls, attribute])
+        declared = _Chunk(self.db, "attributes", [("number", "int"), ("class", "text"), ("attribute", "text")])
+        declared.rows += [(number, *name) for name, number in self._attributes.items()]
+        declared.append()
         self.db.execute("CREATE TABLE ends AS SELECT partition, max(pseq) AS pseq FROM events GROUP BY partition")
         self.db.execute("CREATE TABLE about (identity VARCHAR, partitions BIGINT, events BIGINT)")
         self.db.execute(

@@ -18,8 +18,10 @@ __all__ = ["Causes"]
 class Causes:
     """Finds causes over one ledger.
 
-    Law: without the `events` of an answer whose vector is nowhere later than its question, the ledger's gold
-    at the question's time equals gold at the vector.
+    Law: without the events of an answer whose vector is nowhere later than its question, the ledger's gold at
+    the question's time equals gold at the vector. An event goes as a whole; so where one speaks of several
+    classes that a measure reads, the law holds as far as the measure joins them, as with the event that an
+    entity begins with.
 
     Args:
         gold: the ledger's.

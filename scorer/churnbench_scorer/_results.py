@@ -99,7 +99,7 @@ def finding(results: Sequence[RunResult]) -> str:
     )
     if most.summary.by_cause:
         cls, share = max(most.summary.by_cause.items(), key=lambda item: item[1])
-        text += f", {share:g} of them because of {cls}"
+        text += f", {round(share, 1):g} of them because of {cls}"
     text += "."
     if least.summary.counts.freshness_error < stale:
         text += f" The fewest, {least.summary.counts.freshness_error}, came with {least.label}."

@@ -174,8 +174,8 @@ def _staged(verdicts: Iterable[Verdict], answers: dict[str, Answer], refreshes: 
             continue
         read = {table for retrieval in answer.trace if retrieval.refreshed for table in retrieval.tables}
         dated = {t: max((at for at in times[t] if at <= answer.asked_ms), default=None) for t in read & owners.keys()}
-        known = {owners[table]: at for table, at in sorted(dated.items()) if at is not None}
-        oldest = [owner for owner, at in known.items() if at == min(known.values())]
+        known = [(at, owners[table]) for table, at in dated.items() if at is not None]
+        oldest = sorted({owner for at, owner in known if at == min(known)[0]})
         shares.append({owner: 1 / len(oldest) for owner in oldest})
     return _total(shares)
 
