@@ -52,6 +52,10 @@ def _locked(home: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def _absolute(home: Path) -> Path:
+    return home.expanduser().absolute()
+
+
 def _cluster(home: Path) -> Cluster:
     return Cluster(home / "postgres")
 
@@ -112,7 +116,7 @@ async def embedded_server(home: Path) -> PostgresServer:
         UsageError: the home cannot be written, or holds a cluster of another PostgreSQL.
         SourceUnavailableError: the server does not start.
     """
-    home = home.expanduser().absolute()
+    home = _absolute(home)
 
     async def ensure() -> dict[str, str]:
         sockets = _cluster(home).socket_folder() if _leased.get(home) == os.getpid() else None
@@ -125,9 +129,9 @@ async def embedded_server(home: Path) -> PostgresServer:
 
 async def stop_embedded(home: Path) -> bool:
     """Stops the server of `home`, whoever uses it; False where none ran. Nothing stored is lost."""
-    return await asyncio.to_thread(_stop, home.expanduser().absolute())
+    return await asyncio.to_thread(_stop, _absolute(home))
 
 
 def embedded_running(home: Path) -> bool:
     """Whether the server of `home` runs and is ready."""
-    return _cluster(home.expanduser().absolute()).socket_folder() is not None
+    return _cluster(_absolute(home)).socket_folder() is not None

@@ -59,7 +59,7 @@ class PostgresServer:
         return self._parameters.get("dbname", "postgres")
 
     def conninfo(self, database: str, user: str | None = None, password: SecretStr | None = None) -> str:
-        """libpq's connection string.
+        """The connection string for libpq.
 
         Args:
             database: which one.

@@ -30,6 +30,7 @@ def identity(pid: int) -> str | None:
 def command_line(pid: int) -> list[str]:
     """The arguments that `pid` was started with; empty where there is no such process, or a dead one."""
     try:
-        return psutil.Process(pid).cmdline()
+        arguments: list[str] = psutil.Process(pid).cmdline()
+        return arguments
     except psutil.Error:
         return []

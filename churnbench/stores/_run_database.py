@@ -38,7 +38,7 @@ REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public TO {reader};
 CREATE TABLE meta.positions (
   projector text NOT NULL, partition int NOT NULL, position bigint NOT NULL,
-  last_seq bigint NOT NULL DEFAULT -1, at_ms bigint, PRIMARY KEY (projector, partition));
+  last_seq bigint NOT NULL DEFAULT -1, PRIMARY KEY (projector, partition));
 CREATE TABLE meta.reader (password text NOT NULL);
 GRANT USAGE ON SCHEMA meta TO {reader};
 GRANT SELECT ON meta.positions TO {reader};
@@ -217,7 +217,10 @@ async def _prepare(server: PostgresServer, run_id: str, create: bool) -> SecretS
             if not create:
                 raise NotFoundError(f"the run {run_id!r} has no database; `churnbench runs list` shows the runs")
             await connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name))
+                # Text sorts by code points on every server, so that ties break alike.
+                sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'").format(
+                    sql.Identifier(name)
+                )
             )
             await connection.execute(
                 sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(name), sql.Literal(_COMMENT + run_id))
