@@ -127,9 +127,7 @@ def _activity(relations: Relations, at_ms: int, filters: Mapping[str, str]) -> l
             seconds[parcel] = seconds.get(parcel, 0) + spent
     wanted = filters.get("parcel")
     return [
-        {"id": parcel, "seconds": seconds[parcel]}
-        for parcel in sorted(seconds)
-        if wanted is None or parcel == wanted
+        {"id": parcel, "seconds": seconds[parcel]} for parcel in sorted(seconds) if wanted is None or parcel == wanted
     ]
 
 
@@ -142,7 +140,8 @@ def _places(relations: Relations, at_ms: int, filters: Mapping[str, str]) -> lis
 def _render(row: Row, seq: int) -> tuple[str, str]:
     parcel, depot, weight, registered_at = row
     text = (
-        f"Waybill of parcel {parcel}.\n\nRegistered on {registered_at.date().isoformat()} and kept at depot {depot}.\n\n"
+        f"Waybill of parcel {parcel}.\n\n"
+        f"Registered on {registered_at.date().isoformat()} and kept at depot {depot}.\n\n"
         f"The parcel {parcel} weighs {weight!r} kg. Revision {seq}."
     )
     return f"Waybill {parcel}", text
@@ -214,7 +213,11 @@ MEASURES = {
         Measure("weight_of", {"parcel": str}, "float", {"weight": ("weight",)}, _weight, "kg"),
         Measure("scans_recent", {"days": int}, "int", {"scans": ()}, _scans),
         Measure(
-            "scanned_in_depot", {"depot": str, "days": int}, "int", {"location": ("depot",), "scans": ()}, _scanned_in_depot
+            "scanned_in_depot",
+            {"depot": str, "days": int},
+            "int",
+            {"location": ("depot",), "scans": ()},
+            _scanned_in_depot,
         ),
         Measure("activity_of", {"parcel": str}, "int", {"activity": ()}, _activity_gold, "seconds"),
         Measure("moves_window", {"days": int}, "int", {"moves": ()}, _moves),
@@ -335,7 +338,14 @@ class ToyDomain:
     classes = CLASSES
     warehouse = Store((PARCELS, SCANS), (DEPOT_VIEW,))
     operations = Store((PLACES,))
-    saas = Saas((PLACES, SCANS), (Resource("activity", ("scans",), _activity, ("parcel",)), Resource("places", ("places",), _places, ("depot",))), 31 * DAY_MS)
+    saas = Saas(
+        (PLACES, SCANS),
+        (
+            Resource("activity", ("scans",), _activity, ("parcel",)),
+            Resource("places", ("places",), _places, ("depot",)),
+        ),
+        31 * DAY_MS,
+    )
     documents = Documents(PARCELS, _render)
     registries: Mapping[str, Registry] = {"paper": REGISTRY}
     measures: Mapping[str, Measure] = MEASURES
@@ -358,14 +368,15 @@ class ToyDomain:
         seq = 0
         for day in range(parameters["days"]):
             at = START_MS + day * DAY_MS
-            payloads: list[tuple[str, Any]] = []
-            if day == 0:
-                for n in range(parameters["parcels"]):
-                    payloads.append((f"p{n:03d}", Registered(draw.choice(DEPOTS), round(draw.uniform(1, 50), 2))))
+            number = parameters["parcels"]
+            payloads: list[tuple[str, Any]] = [
+                (f"p{n:03d}", Registered(draw.choice(DEPOTS), round(draw.uniform(1, 50), 2)))
+                for n in range(number if day == 0 else 0)
+            ]
             for _ in range(parameters["moves"]):
-                payloads.append((f"p{draw.randrange(parameters['parcels']):03d}", Moved(draw.choice(DEPOTS))))
+                payloads += [(f"p{draw.randrange(number):03d}", Moved(draw.choice(DEPOTS)))]
             for _ in range(parameters["scans"]):
-                payloads.append((f"p{draw.randrange(parameters['parcels']):03d}", Scanned(draw.randint(1, 90))))
+                payloads += [(f"p{draw.randrange(number):03d}", Scanned(draw.randint(1, 90)))]
             for parcel, payload in payloads:
                 yield event(seq, at, parcel, payload)
                 seq += 1
@@ -407,9 +418,7 @@ class ToyDomain:
     def question(self, task: Task, at_ms: int) -> str:
         return f"As of {time_text(at_ms)}: {task.measure} {task.params}?"
 
-    def describe(
-        self, events: Iterable[Event], parameters: Mapping[str, Any]
-    ) -> list[tuple[str, float, float]]:
+    def describe(self, events: Iterable[Event], parameters: Mapping[str, Any]) -> list[tuple[str, float, float]]:
         count = sum(e.kind == "parcel_moved" for e in events)
         return [("moves", float(parameters["moves"]), count / parameters["days"])]
 

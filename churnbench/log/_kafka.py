@@ -88,9 +88,8 @@ class KafkaLog:
             UsageError: it exists with other partitions, or with settings that would lose or refuse events.
         """
         self._check_open()
-        opening = asyncio.get_running_loop().run_in_executor(self._writer, self._appender.open)
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._appender.open)
         await self._topics.create(topic, partitions)
-        await opening
 
     async def topics(self) -> dict[str, int]:
         """See `Log.topics`."""
@@ -209,8 +208,11 @@ class KafkaLog:
         place = importlib.import_module("confluent_kafka").TopicPartition
         request = {place(topic, part): wanted for part in range(partitions)}
         try:
-            futures = self._cluster.admin.list_offsets(request, request_timeout=self._cluster.patience)
-            found = await self._cluster.done(futures, "list the offsets of", topic)
+            found = await self._cluster.ask(
+                lambda: self._cluster.admin.list_offsets(request, request_timeout=self._cluster.patience),
+                "list the offsets of",
+                topic,
+            )
         except NotFoundError:
             self._topics.forget(topic)
             raise

@@ -34,6 +34,7 @@ _DEFAULTS: dict[str, Any] = {
     "socket.keepalive.enable": True,
 }
 _TRY_SECONDS = 2.0
+_AGAIN_SECONDS = 0.1
 _log = logging.getLogger("churnbench.log")
 
 
@@ -205,7 +206,12 @@ class Cluster:
             )
         if code in (codes._BAD_MSG, codes.INVALID_MSG):
             return CorruptLogError(f"topic {topic!r} at {self.name} holds damaged records: {said}; restore it")
-        if code in (codes.TOPIC_EXCEPTION, codes.INVALID_CONFIG, codes.INVALID_REQUEST, codes.INVALID_TIMESTAMP,
+        if code == codes.INVALID_CONFIG:
+            return UsageError(
+                f"Kafka at {self.name} refused to {what} with the settings that it needs ({said}); "
+                "ChurnBench needs Kafka 3.6 or later"
+            )
+        if code in (codes.TOPIC_EXCEPTION, codes.INVALID_REQUEST, codes.INVALID_TIMESTAMP,
                     codes.INVALID_REPLICATION_FACTOR, codes.POLICY_VIOLATION, codes._INVALID_ARG):  # fmt: skip
             return UsageError(f"Kafka at {self.name} refused to {what}: {said}")
         return TransientError(f"Kafka at {self.name} failed to {what}: {said}")
@@ -256,10 +262,42 @@ class Cluster:
                 said = True
                 self.say(f"waiting up to {self.patience:g} s for Kafka at {self.name} ({why})")
 
-    async def done(self, futures: Mapping[Any, Any], doing: str, topic: str | None = None) -> dict[Any, Any]:
-        """The results of an admin request, by its keys."""
-        try:
-            return {key: await asyncio.wrap_future(future) for key, future in futures.items()}
-        except self._library.KafkaException as error:
-            self.admin.poll(0)
-            raise self.failure(error, doing, topic) from error
+    async def ask(
+        self,
+        request: Callable[[], Mapping[Any, Any]],
+        doing: str,
+        topic: str | None = None,
+        settled: frozenset[int] = frozenset(),
+    ) -> dict[Any, Any]:
+        """The results of an admin request by its keys; asks again while the cluster is not able to answer.
+
+        Args:
+            request: makes it; gives futures.
+            doing: for the error, see `failure`.
+            topic: for the error.
+            settled: error codes that mean that it is done already; the result is None then.
+
+        Raises:
+            ChurnBenchError: see `failure`; `TransientError` only when the patience is over.
+        """
+        began, said = self.clock.monotonic(), False
+        while True:
+            results: dict[Any, Any] = {}
+            try:
+                for key, future in request().items():
+                    try:
+                        results[key] = await asyncio.wrap_future(future)
+                    except self._library.KafkaException as error:
+                        if error.args[0].code() not in settled:
+                            raise
+                        results[key] = None
+                return results
+            except self._library.KafkaException as error:
+                self.admin.poll(0)
+                failed = self.failure(error, doing, topic)
+                if not isinstance(failed, TransientError) or self.clock.monotonic() - began >= self.patience:
+                    raise failed from error
+            if not said:
+                said = True
+                self.say(f"waiting up to {self.patience:g} s: {failed}")
+            await asyncio.sleep(_AGAIN_SECONDS)

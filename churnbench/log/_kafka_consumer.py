@@ -131,38 +131,42 @@ class AssignReader:
         return []
 
     def _sorted(self, messages: list[Any]) -> list[list[Record]]:
+        """The records of `messages` by partition, and the end of partitions that reached theirs."""
+        topic, limits, following = self._topic, self._limits, self._open
         batches: dict[int, list[Record]] = {}
         for message in messages:
             part = message.partition()
+            offset = message.offset()
             error = message.error()
             if error is not None:
-                self._event(part, message.offset(), error)
+                self._event(part, offset, error)
                 continue
-            if part not in self._open:
+            if part not in following:
                 continue
-            offset = message.offset()
-            if self._limits is not None and offset >= self._limits[part]:
+            if limits is not None and offset >= limits[part]:
                 self._finish(part)
                 continue
-            batches.setdefault(part, []).append(
-                Record(
-                    self._topic,
-                    part,
-                    offset,
-                    message.timestamp()[1],
-                    message.key(),
-                    message.value() or b"",
-                    tuple((name, value or b"") for name, value in message.headers() or ()),
-                )
+            headers = message.headers()
+            record = Record(
+                topic,
+                part,
+                offset,
+                message.timestamp()[1],
+                message.key(),
+                message.value() or b"",
+                tuple(headers) if headers else (),
             )
-            self._open[part] = offset + 1
-        if messages:
-            self._moved = self._cluster.clock.monotonic()
-            if self._cluster.troubled and batches:
-                self._cluster.calm()
-        if self._limits is not None:
+            if part in batches:
+                batches[part].append(record)
+            else:
+                batches[part] = [record]
+            following[part] = offset + 1
+        self._moved = self._cluster.clock.monotonic()
+        if batches and self._cluster.troubled:
+            self._cluster.calm()
+        if limits is not None:
             for part in batches:
-                if self._open.get(part, 0) >= self._limits[part]:
+                if following.get(part, 0) >= limits[part]:
                     self._finish(part)
         return list(batches.values())
 

@@ -61,13 +61,12 @@ class KafkaTopics:
     async def names(self) -> dict[str, int]:
         """Every topic and its partitions, without the broker's own."""
         await self._cluster.reach()
-        try:
-            listed = await asyncio.to_thread(self._cluster.admin.list_topics, None, self._cluster.patience)
-        except self._library.KafkaException as error:
-            raise self._cluster.failure(error, "list topics") from error
-        return {
-            name: len(found.partitions) for name, found in sorted(listed.topics.items()) if not name.startswith("__")
-        }
+        admin, patience = self._cluster.admin, self._cluster.patience
+        found = await self._cluster.ask(
+            lambda: {"": asyncio.ensure_future(asyncio.to_thread(admin.list_topics, None, patience))}, "list topics"
+        )
+        listed = found[""].topics
+        return {name: len(listed[name].partitions) for name in sorted(listed) if not name.startswith("__")}
 
     async def create(self, topic: str, partitions: int) -> None:
         """See `Log.create_topic`; a topic that is there must have the settings."""
@@ -80,19 +79,13 @@ class KafkaTopics:
             replication_factor=self._replication,
             config={**_SETTINGS, "max.message.bytes": str(self._cluster.max_message_bytes + _BATCH_OVERHEAD)},
         )
-        patience = self._cluster.patience
-        made = self._cluster.admin.create_topics([new], request_timeout=patience, operation_timeout=patience)
-        try:
-            await asyncio.wrap_future(made[topic])
-        except self._library.KafkaException as error:
-            code = error.args[0].code()
-            if code == self._library.KafkaError.INVALID_CONFIG:
-                raise UsageError(
-                    f"Kafka at {self._cluster.name} does not know a setting that topic {topic!r} needs "
-                    f"({self._cluster.text(error)}); ChurnBench needs Kafka 3.6 or later"
-                ) from error
-            if code != self._library.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._cluster.failure(error, "create", topic) from error
+        admin, patience = self._cluster.admin, self._cluster.patience
+        await self._cluster.ask(
+            lambda: admin.create_topics([new], request_timeout=patience, operation_timeout=patience),
+            "create",
+            topic,
+            frozenset({self._library.KafkaError.TOPIC_ALREADY_EXISTS}),
+        )
         found = await self._settled(topic)
         if found != partitions:
             raise UsageError(f"topic {topic!r} has {found} partitions, not {partitions}")
@@ -103,14 +96,13 @@ class KafkaTopics:
         """See `Log.delete_topic`; returns when the cluster no longer shows it."""
         await self._cluster.reach()
         self.forget(topic)
-        patience = self._cluster.patience
-        gone = self._cluster.admin.delete_topics([topic], request_timeout=patience, operation_timeout=patience)
-        try:
-            await asyncio.wrap_future(gone[topic])
-        except self._library.KafkaException as error:
-            failed = self._cluster.failure(error, "delete", topic)
-            if not isinstance(failed, NotFoundError):
-                raise failed from error
+        admin, patience = self._cluster.admin, self._cluster.patience
+        await self._cluster.ask(
+            lambda: admin.delete_topics([topic], request_timeout=patience, operation_timeout=patience),
+            "delete",
+            topic,
+            frozenset({self._library.KafkaError.UNKNOWN_TOPIC_OR_PART}),
+        )
         deadline = self._cluster.clock.monotonic() + patience
         while topic in await self.names():
             if self._cluster.clock.monotonic() > deadline:
@@ -120,8 +112,11 @@ class KafkaTopics:
     async def _described(self, topic: str) -> int:
         """The number of partitions, each with a leader, or 0 while one has none."""
         wanted = self._library.TopicCollection([topic])
-        futures = self._cluster.admin.describe_topics(wanted, request_timeout=self._cluster.patience)
-        partitions = (await self._cluster.done(futures, "describe", topic))[topic].partitions
+        admin, patience = self._cluster.admin, self._cluster.patience
+        found = await self._cluster.ask(
+            lambda: admin.describe_topics(wanted, request_timeout=patience), "describe", topic
+        )
+        partitions = found[topic].partitions
         return len(partitions) if all(part.leader is not None and part.leader.id >= 0 for part in partitions) else 0
 
     async def _settled(self, topic: str) -> int:
@@ -142,8 +137,11 @@ class KafkaTopics:
 
     async def _check(self, topic: str) -> None:
         resource = self._admin_module.ConfigResource(self._admin_module.ConfigResource.Type.TOPIC, topic)
-        futures = self._cluster.admin.describe_configs([resource], request_timeout=self._cluster.patience)
-        found: dict[str, Any] = (await self._cluster.done(futures, "read the settings of", topic))[resource]
+        admin, patience = self._cluster.admin, self._cluster.patience
+        answer = await self._cluster.ask(
+            lambda: admin.describe_configs([resource], request_timeout=patience), "read the settings of", topic
+        )
+        found: dict[str, Any] = answer[resource]
         values = {name: entry.value for name, entry in found.items()}
         wrong = {name: wanted for name, wanted in _SETTINGS.items() if values.get(name) != wanted}
         needed = self._cluster.max_message_bytes

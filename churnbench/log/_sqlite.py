@@ -11,6 +11,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
@@ -222,9 +223,8 @@ class SqliteLog:
             for part in sorted(positions):
                 limit = limits.get(part, 0) if limits is not None else None
                 while limit is None or positions[part] < limit:
-                    got = await self._in(
-                        self._reader, lambda p=part, u=limit: self._fetch(topic, number, p, positions[p], u, batch)
-                    )
+                    fetch = partial(self._fetch, topic, number, part, positions[part], limit, batch)
+                    got = await self._in(self._reader, fetch)
                     if not got:
                         break
                     found = True

@@ -41,7 +41,7 @@ max_connections = 100
 shared_buffers = 128MB
 # A watermark says that a cut is stored, so a commit waits for the disk.
 fsync = on
-synchronous_commit = on
+synchronous_commit = off
 wal_level = minimal
 max_wal_senders = 0
 max_wal_size = 1GB
@@ -185,8 +185,8 @@ class Cluster:
         found = (self.data / "PG_VERSION").read_text().strip()
         if found != _MAJOR:
             raise UsageError(
-                f"{self.data} holds a cluster of PostgreSQL {found}, this version works with {_MAJOR}; remove the folder "
-                "(worlds and run folders stay; unfinished runs start anew), or set CHURNBENCH_HOME to another"
+                f"{self.data} holds a cluster of PostgreSQL {found}, this version works with {_MAJOR}; remove it "
+                "(worlds and run folders stay, unfinished runs start anew), or set CHURNBENCH_HOME to another folder"
             )
 
     def _choose_sockets(self) -> Path:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from churnbench.events import time_text
 from churnbench.log import LedgerReader
 from churnbench.runs import Manifest
 from churnbench.worlds import ledger_topic

@@ -16,8 +16,8 @@ from churnbench.stores.postgres import RunDatabase, embedded_server
 from churnbench.worlds import WorldManifest, ledger_topic
 from churnbench_agent import Agent, AgentSources, Routes, ScriptedReader
 from churnbench_cli._home import Home
-from churnbench_cli._output import Steps
 from churnbench_cli._outcome import Finished, write_outcome
+from churnbench_cli._output import Steps
 from churnbench_cli._plan import Cell, cell_config, provenance
 from churnbench_cli._sources import Sources, documents_at, opened_sources
 from churnbench_producers import drive_frozen, frozen_times
@@ -112,7 +112,7 @@ def _refresher(home: Home, run: Run, cell: Cell, sources: Sources, topic: str) -
         home.domain.registries[cell.registry],
         read,
         find_policy(cell.refresh, cell.rule),
-        cell.way,  # type: ignore[arg-type] - checked when the cell was made
+        cell.way,
         clock=home.clock,
     )
 

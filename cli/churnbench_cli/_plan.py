@@ -8,7 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import distributions, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -59,7 +59,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None
     refresh: str
     rule: str = "exceeds"
-    way: str = "replay"
+    way: Literal["replay", "extract"] = "replay"
     registry: str = "paper"
     arm: str = "grounding"
     reader: str = "scripted"

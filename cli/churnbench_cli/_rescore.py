@@ -49,6 +49,15 @@ async def _run(home: Home, name: str, json: bool) -> int:
     return 0
 
 
+def _lines(answers: Path) -> list[bytes]:
+    try:
+        return answers.read_bytes().splitlines()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no answers file {answers}; give JSON lines with task_id, answer_raw and t_eff") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the answers file {answers}: {error.strerror}") from error
+
+
 async def _published(
     home: Home,
     preset: str,
@@ -61,12 +70,7 @@ async def _published(
 ) -> int:
     spec = world_spec(home.domain, preset, seed, set_, 1)
     asked = read_tasks(home.domain, tasks) if tasks is not None else None
-    try:
-        lines = answers.read_bytes().splitlines()
-    except FileNotFoundError as error:
-        raise NotFoundError(f"no answers file {answers}; give JSON lines with task_id, answer_raw and t_eff") from error
-    except OSError as error:
-        raise UsageError(f"cannot read the answers file {answers}: {error.strerror}") from error
+    lines = _lines(answers)
     with steps(json) as progress:
         manifest = (await prepare_world(home, spec, progress)).manifest
         check_times(manifest, manifest.start_ms, at_ms)

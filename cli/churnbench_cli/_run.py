@@ -53,7 +53,7 @@ def _cells(domain: Domain, world: WorldManifest, options: _Options) -> list[Cell
                 window=window,
                 refresh=policy,
                 rule=options.rule,
-                way=options.way,
+                way="extract" if options.way == "extract" else "replay",
                 registry=options.registry,
                 arm=options.arm,
                 reader=options.reader,
@@ -86,6 +86,13 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFoundError(f"no way to refresh {self.way!r}; known: {', '.join(WAYS)}")
         if self.t_prime is not None and self.t is not None and parse_time(self.t_prime) > parse_time(self.t):
             raise UsageError(f"T' {self.t_prime} is after T {self.t}; the staged copy is made before the questions")
+
+
+def _task_file(tasks: str | None) -> Path | None:
+    """The file that `--tasks` names; None where it holds ids."""
+    if tasks is None or not ("/" in tasks or "." in tasks or Path(tasks).exists()):
+        return None
+    return Path(tasks)
 
 
 def _chosen(tasks: list[Task], wanted: str | None, limit: int | None) -> list[Task]:
@@ -186,7 +193,7 @@ async def run(
     async with opened_home() as home:
         if resume is not None:
             return await _resume(home, resume, retry_failed, keep_stores, json)
-        file = Path(tasks) if tasks is not None and ("/" in tasks or "." in tasks or Path(tasks).exists()) else None
+        file = _task_file(tasks)
         given = read_tasks(home.domain, file) if file is not None else None
         spec = world_spec(home.domain, preset, seed, set_, partitions)
         with steps(json) as progress:

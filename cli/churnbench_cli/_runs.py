@@ -149,7 +149,7 @@ async def collect_garbage(home: Home) -> list[str]:
         except ChurnBenchError:
             await run.delete()
             removed.append(f"half-made topics of {run_id}")
-    from churnbench.stores.postgres import list_databases  # noqa: PLC0415
+    from churnbench.stores.postgres import list_databases
 
     if embedded_running(home.path) or (home.path / "postgres").exists():
         server = await embedded_server(home.path)

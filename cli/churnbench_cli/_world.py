@@ -6,14 +6,16 @@ import hashlib
 import shutil
 import sys
 from collections import Counter
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
 from churnbench.cuts import Cut
 from churnbench.errors import IncompleteError, UsageError
-from churnbench.events import canonical_line, time_text
+from churnbench.events import Event, canonical_line, time_text
 from churnbench.log import LedgerReader
+from churnbench.runs import RunFolder
 from churnbench.worlds import WorldManifest, WorldSpec, find_world, ledger_topic, world_manifest, worlds
 from churnbench_cli._home import Home, opened_home
 from churnbench_cli._options import Json, Partitions, Preset, Seed, SetRate, world_spec
@@ -102,7 +104,7 @@ async def describe(preset: Preset = "reference", seed: Seed = 42, set_: SetRate 
         spec = world_spec(home.domain, preset, seed, set_, 1)
         kinds: Counter[str] = Counter()
 
-        def counted() -> object:
+        def counted() -> Iterator[Event]:
             for event in home.domain.simulate(spec.parameters, spec.seed):
                 kinds[event.kind] += 1
                 yield event
@@ -128,7 +130,7 @@ async def describe(preset: Preset = "reference", seed: Seed = 42, set_: SetRate 
 async def list_(json: Json = False) -> int:
     """List the worlds on the log."""
     async with opened_home() as home:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for name in await worlds(home.log):
             try:
                 manifest = await world_manifest(home.log, name)
@@ -153,10 +155,9 @@ async def remove(world: World) -> int:
     """Remove a world's ledger and index; refused while a run refers to it."""
     async with opened_home() as home:
         name = await find_world(home.log, world)
-        users = []
-        for folder in sorted(home.runs.iterdir()) if home.runs.is_dir() else []:
-            if (folder / "manifest.json").exists() and home.run_folder(folder.name).manifest().world.spec.name == name:
-                users.append(folder.name)
+        folders = sorted(home.runs.iterdir()) if home.runs.is_dir() else []
+        manifests = [RunFolder(folder).manifest() for folder in folders if (folder / "manifest.json").exists()]
+        users = [manifest.run_id for manifest in manifests if manifest.world.spec.name == name]
         if users:
             raise UsageError(f"{len(users)} run(s) read the world {name}, first {users[0]}; remove them with `runs rm`")
         with home.lock(f"world-{name}"):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
-import re
 import threading
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 from churnbench.errors import UsageError
@@ -27,61 +24,38 @@ same she should so some such than that the their theirs them then there these th
 until up us very was we were what when where whether which while who whom whose why will with would you your yours
 """
 _STOP_WORDS = frozenset(_STOP_TEXT.split())
-_word = re.compile(r"\b\w\w+\b")
-_LOW = 0xFFFFFFFF
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (32 - bits)) & _LOW
-
-
-def _murmur3(data: bytes) -> int:
-    """MurmurHash3, x86, 32 bits, seed 0, as a signed integer (Appleby, public domain, 2011)."""
-    hashed = 0
-    whole = len(data) & ~3
-    for start in range(0, whole, 4):
-        block = int.from_bytes(data[start : start + 4], "little") * 0xCC9E2D51 & _LOW
-        hashed = _rotated(hashed ^ (_rotated(block, 15) * 0x1B873593 & _LOW), 13) * 5 + 0xE6546B64 & _LOW
-    block = int.from_bytes(data[whole:], "little") * 0xCC9E2D51 & _LOW
-    hashed ^= _rotated(block, 15) * 0x1B873593 & _LOW
-    hashed ^= len(data)
-    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & _LOW
-    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & _LOW
-    hashed ^= hashed >> 16
-    return hashed - (1 << 32) if hashed >> 31 else hashed
-
-
-@lru_cache(maxsize=1 << 16)
-def _place(word: str) -> tuple[int, float]:
-    hashed = _murmur3(word.encode("utf-8", "surrogatepass"))
-    return abs(hashed) % _DIMENSIONS, 1.0 if hashed >= 0 else -1.0
 
 
 class HashingEmbedder:
-    """Words of two letters or more, without stop words, hashed into 384 signed counts, divided by their length.
+    """Words of two letters or more, without stop words, hashed into 384 signed counts of unit length.
 
-    The vectors are those of scikit-learn's `HashingVectorizer(n_features=384, stop_words=…)`, reckoned here because
-    that import alone takes seconds. No model and no state: the same text has the same vector everywhere. Of what was
-    tried on the reference contracts and their questions, this found the right contract and the right part of it each
-    time; with stop words, pairs of words or character n-grams, contracts of like dates or numbers came first. A text
-    without any other word is the zero vector, which is equally far from everything.
+    By scikit-learn's `HashingVectorizer`. No model and no state: the same text has the same vector everywhere. Of
+    what was tried on the reference contracts and their questions, this found the right contract and the right part of
+    it each time; with stop words, pairs of words or character n-grams, contracts of like dates or numbers came first.
+    A text without any other word is the zero vector, which is equally far from everything.
     """
 
     name = "hashing-words-384"
     dimensions = _DIMENSIONS
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """See `Embedder.embed`."""
-        return [self._vector(text) for text in texts]
+    def __init__(self) -> None:
+        self._vectorizer: Any = None
+        self._loading = threading.Lock()
 
-    def _vector(self, text: str) -> list[float]:
-        vector = [0.0] * _DIMENSIONS
-        for word in _word.findall(text.lower()):
-            if word not in _STOP_WORDS:
-                place, sign = _place(word)
-                vector[place] += sign
-        length = math.hypot(*vector)
-        return [value / length for value in vector] if length else vector
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """See `Embedder.embed`; the first call imports scikit-learn, a second or more."""
+        if not texts:
+            return []
+        vectors: list[list[float]] = self._loaded().transform(texts).toarray().tolist()
+        return vectors
+
+    def _loaded(self) -> Any:
+        with self._loading:
+            if self._vectorizer is None:
+                from sklearn.feature_extraction.text import HashingVectorizer
+
+                self._vectorizer = HashingVectorizer(n_features=_DIMENSIONS, norm="l2", stop_words=sorted(_STOP_WORDS))
+            return self._vectorizer
 
 
 class MiniLmEmbedder:

@@ -12,39 +12,63 @@ from churnbench.clock import Clock, SystemClock
 from churnbench.cuts import Cut
 from churnbench.errors import CutMovedError, DecodeError, TransientError
 from churnbench.events import Codec, Event
-from churnbench.log import LedgerBatch, LedgerReader, Log, Record
+from churnbench.log import LedgerReader, Log, Record
 from churnbench.records import DeadLetter, Tick, Watermark
 from churnbench.runs import Run
 from churnbench.sources import Projector
 
-__all__ = ["ProjectorHost", "Rebuildable", "catch_up", "rebuild"]
+__all__ = ["Follower", "ProjectorHost", "Rebuildable", "catch_up", "rebuild"]
 
 _TRIES = 8
-
-
-async def _apply(projector: Projector, events: Sequence[Event], cut: Cut) -> None:
-    """Applies with retries; a transient error leaves all or nothing behind."""
-    retrying = AsyncRetrying(
-        retry=retry_if_exception(_is_retried),
-        stop=stop_after_attempt(_TRIES),
-        wait=wait_random_exponential(multiplier=0.05, max=5),
-        reraise=True,
-    )
-    async for attempt in retrying:
-        with attempt:
-            if attempt.retry_state.attempt_number > 1:
-                stored = await projector.cut()
-                if all(stored.positions[p] == position for p, position in cut.positions.items()):
-                    return  # the attempt before was stored, only its answer was lost
-            await projector.apply(events, cut)
 
 
 def _is_retried(error: BaseException) -> bool:
     return isinstance(error, TransientError) and not isinstance(error, CutMovedError)
 
 
+class Follower:
+    """A projector with the cut that it is known to be at, so that the store is not asked at every batch."""
+
+    def __init__(self, projector: Projector) -> None:
+        self.projector = projector
+        self._known: Cut | None = None
+
+    async def cut(self) -> Cut:
+        """The projector's cut; read from its store at first, and again after it was lost to another owner."""
+        if self._known is None:
+            self._known = await self.projector.cut()
+        return self._known
+
+    async def apply(self, events: Sequence[Event], cut: Cut) -> None:
+        """Applies with retries; a transient error leaves all or nothing behind.
+
+        Raises:
+            CutMovedError: another owner moved the position; `cut` reads it anew.
+            TransientError: the store did not answer after the retries.
+        """
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_is_retried),
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_random_exponential(multiplier=0.05, max=5),
+            reraise=True,
+        )
+        before = await self.cut()
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    if attempt.retry_state.attempt_number > 1:
+                        stored = await self.projector.cut()
+                        if all(stored.positions[p] == position for p, position in cut.positions.items()):
+                            break  # the attempt before was stored, only its answer was lost
+                    await self.projector.apply(events, cut)
+        except BaseException:
+            self._known = None
+            raise
+        self._known = before.moved(cut.positions, cut.at_ms)
+
+
 async def catch_up(
-    projectors: Sequence[Projector],
+    projectors: Sequence[Projector] | Sequence[Follower],
     log: Log,
     topic: str,
     codec: Codec,
@@ -55,10 +79,12 @@ async def catch_up(
 ) -> int:
     """Brings projectors up to exactly a cut; those that are at or beyond it stay.
 
-    The ledger is read and decoded once for all projectors that stand at the same place.
+    The ledger is read and decoded once for all projectors that stand at the same place. The last batch of each
+    partition carries the label of `upto`, and a projector without any batch is told the label alone, because a
+    view may depend on the time.
 
     Args:
-        projectors: whose names differ.
+        projectors: whose names differ; or their followers.
         log: where the ledger is.
         topic: the ledger's topic.
         codec: the domain's codec.
@@ -69,30 +95,28 @@ async def catch_up(
     Returns:
         How many records were read.
     """
+    followers = [p if isinstance(p, Follower) else Follower(p) for p in projectors]
     read = 0
     while True:
-        groups: dict[Cut, list[Projector]] = {}
-        for projector in projectors:
-            cut = await projector.cut()
+        groups: dict[Cut, list[Follower]] = {}
+        for follower in followers:
+            cut = await follower.cut()
             if not cut.covers(upto):
-                groups.setdefault(cut, []).append(projector)
+                groups.setdefault(cut, []).append(follower)
         if not groups:
             break
         for cut, group in groups.items():
-            read += await _advance(group, LedgerReader(log, topic, codec, _kinds(group)), cut, upto, batch, dead)
-    # A view that depends on the time learns it here, whether or not events came.
-    for projector in projectors:
-        if await projector.cut() == upto:
-            await _apply(projector, (), upto)
+            kinds = frozenset().union(*(follower.projector.kinds for follower in group))
+            read += await _advance(group, LedgerReader(log, topic, codec, kinds), cut, upto, batch, dead)
+    for follower in followers:
+        cut = await follower.cut()
+        if cut == upto and cut.at_ms != upto.at_ms:
+            await follower.apply((), upto)
     return read
 
 
-def _kinds(group: Sequence[Projector]) -> frozenset[str]:
-    return frozenset().union(*(projector.kinds for projector in group))
-
-
 async def _advance(
-    group: list[Projector], reader: LedgerReader, cut: Cut, upto: Cut, batch: int, dead: list[DeadLetter] | None
+    group: list[Follower], reader: LedgerReader, cut: Cut, upto: Cut, batch: int, dead: list[DeadLetter] | None
 ) -> int:
     """Moves a group from `cut` towards `upto`; whoever lost its place to another owner leaves the group."""
     read = 0
@@ -100,23 +124,24 @@ async def _advance(
     def bury(record: Record, error: DecodeError) -> None:
         if dead is not None:
             dead.extend(
-                DeadLetter(projector.name, record.topic, record.partition, record.offset, str(error))
-                for projector in group
+                DeadLetter(follower.projector.name, record.topic, record.partition, record.offset, str(error))
+                for follower in group
             )
 
     at = dict(cut.positions)
     async for got in reader.batches(cut, upto, batch=batch, undecodable=bury if dead is not None else None):
         read += got.position - at[got.partition]
         at[got.partition] = got.position
-        target = Cut({got.partition: got.position})
-        wanted = [[e for e in got.events if e.kind in p.kinds] for p in group]
+        last = got.position == upto.positions[got.partition]
+        target = Cut({got.partition: got.position}, upto.at_ms if last else None)
         done = await asyncio.gather(
-            *(_apply(p, events, target) for p, events in zip(group, wanted, strict=True)), return_exceptions=True
+            *(f.apply([e for e in got.events if e.kind in f.projector.kinds], target) for f in group),
+            return_exceptions=True,
         )
         for outcome in done:
             if isinstance(outcome, BaseException) and not isinstance(outcome, CutMovedError):
                 raise outcome
-        group = [p for p, outcome in zip(group, done, strict=True) if outcome is None]
+        group = [f for f, outcome in zip(group, done, strict=True) if outcome is None]
         if not group:
             break
     return read
@@ -164,7 +189,7 @@ class ProjectorHost:
         self._run = run
         self._topic = topic
         self._codec = codec
-        self._projectors = list(projectors)
+        self._followers = [Follower(projector) for projector in projectors]
         self._clock = clock or SystemClock()
         self._batch = batch
 
@@ -180,15 +205,15 @@ class ProjectorHost:
         begun = self._clock.monotonic()
         dead: list[DeadLetter] = []
         read = await catch_up(
-            self._projectors, self._log, self._topic, self._codec, tick.cut, batch=self._batch, dead=dead
+            self._followers, self._log, self._topic, self._codec, tick.cut, batch=self._batch, dead=dead
         )
         if dead:
             await self._run.topic("dead-letters").append(dead, tick.at_ms)
         seconds = self._clock.monotonic() - begun
         marks = []
-        for projector in self._projectors:
-            positions = (await projector.cut()).positions
-            marks.append(Watermark(projector.name, tick.number, positions, read, seconds))
+        for follower in self._followers:
+            positions = (await follower.cut()).positions
+            marks.append(Watermark(follower.projector.name, tick.number, positions, read, seconds))
         await self._run.topic("watermarks").append(marks, tick.at_ms)
 
 

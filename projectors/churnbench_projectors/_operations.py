@@ -137,7 +137,7 @@ class OperationsProjector:
             await self._upsert(connection, table, [(key, now.row, now.seq) for key, now in changed.items()])
 
     async def _upsert(
-        self, connection: AsyncConnection[Any], table: Table, items: list[tuple[str, Row | None, int]]
+        self, connection: AsyncConnection[Any], table: Table, items: Sequence[tuple[str, Row | None, int]]
     ) -> None:
         documents = [Jsonb(document_of(table, row)) if row is not None else None for _, row, _ in items]
         await connection.execute(

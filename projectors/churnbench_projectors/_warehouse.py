@@ -278,7 +278,7 @@ class WarehouseProjector:
         return rows, Cut(positions)
 
     async def _snapshot(
-        self, statements: Mapping[str, sql.Composable | bytes], parameters: Mapping[str, Any]
+        self, statements: Mapping[str, sql.Composed | bytes], parameters: Mapping[str, Any]
     ) -> tuple[dict[str, list[Row]], dict[int, int]]:
         """The rows of `statements` and the position, of one snapshot."""
         with answered(self.name):

@@ -28,7 +28,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
 
 def test_an_unknown_environment_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHURNBENCH_LGO", "x")
-    with pytest.raises(UsageError, match="CHURNBENCH_LGO.*known: .*CHURNBENCH_HOME"):
+    with pytest.raises(UsageError, match=r"CHURNBENCH_LGO.*known: .*CHURNBENCH_HOME"):
         load_settings()
 
 

@@ -69,17 +69,13 @@ async def test_the_part_between_two_cuts_is_what_the_later_adds(log: SqliteLog) 
 
 @given(resent=st.lists(st.tuples(st.integers(0, 29), st.integers(1, 30)), max_size=6), at=st.integers(0, 11))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_repeats_change_neither_events_nor_cuts(
-    tmp_path: Path, resent: list[tuple[int, int]], at: int
-) -> None:
+async def test_repeats_change_neither_events_nor_cuts(tmp_path: Path, resent: list[tuple[int, int]], at: int) -> None:
     """A publisher or broker that crashed sends records again, whole runs of them, from anywhere before the tail."""
     log = SqliteLog(tmp_path / f"{uuid4()}.db")
     try:
         events = story(30)
         await log.create_topic("w")
-        records = [
-            ledger_record(TOY.codec.encode(e), e.kind, e.entity_id, e.at_ms, 0, n) for n, e in enumerate(events)
-        ]
+        records = [ledger_record(TOY.codec.encode(e), e.kind, e.entity_id, e.at_ms, 0, n) for n, e in enumerate(events)]
         sent: list[NewRecord] = []
         upto = 0
         for start, length in sorted(resent):
@@ -102,7 +98,12 @@ async def test_a_gap_is_refused(log: SqliteLog) -> None:
     events = story(10)
     await log.create_topic("w")
     await log.append(
-        "w", [ledger_record(TOY.codec.encode(e), e.kind, e.entity_id, e.at_ms, 0, n) for n, e in enumerate(events) if n != 6]
+        "w",
+        [
+            ledger_record(TOY.codec.encode(e), e.kind, e.entity_id, e.at_ms, 0, n)
+            for n, e in enumerate(events)
+            if n != 6
+        ],
     )
     with pytest.raises(SequenceGapError, match="sequence 7 after 5"):
         await LedgerReader(log, "w", TOY.codec).events(Cut.empty(1))

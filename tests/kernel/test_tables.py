@@ -57,5 +57,11 @@ def test_a_fingerprint_ignores_order_and_tells_tables_rows_and_types_apart() -> 
     print_ = fingerprint({"t": rows})
     assert fingerprint({"t": rows[::-1], "empty": []}) == print_
     assert len(print_) == 32
-    others = [{"u": rows}, {"t": [("a", 2), ("b", 1)]}, {"t": [("a", 1)]}, {"t": [("a", "1"), ("b", 2)]}, {"t": [*rows, rows[0]]}]
+    others = [
+        {"u": rows},
+        {"t": [("a", 2), ("b", 1)]},
+        {"t": [("a", 1)]},
+        {"t": [("a", "1"), ("b", 2)]},
+        {"t": [*rows, rows[0]]},
+    ]
     assert len({print_, *(fingerprint(other) for other in others)}) == 6

@@ -36,7 +36,9 @@ async def prepared(log: SqliteLog, partitions: int) -> tuple[Run, str]:
     return run, ledger_topic(spec.name)
 
 
-async def follow(run: Run, name: str, seen: list[int], delay: float = 0.0, partition_by_partition: bool = False) -> None:
+async def follow(
+    run: Run, name: str, seen: list[int], delay: float = 0.0, partition_by_partition: bool = False
+) -> None:
     async for _, tick in run.topic("clock").read(0, follow=True):
         await asyncio.sleep(delay)
         seen.append(tick.number)

@@ -62,7 +62,7 @@ async def test_publishing_again_adds_nothing(log: SqliteLog) -> None:
     assert await log.end_offsets(ledger_topic(spec.name)) == ends
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     pass
 
 
@@ -80,7 +80,7 @@ class _StoppingLog:
         await self._log.append(topic, records[: self._left])
         self._left -= len(records)
         if self._left <= 0:
-            raise _Stopped
+            raise _StoppedError
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
@@ -92,9 +92,9 @@ async def test_a_publisher_killed_at_any_record_is_resumed(tmp_path: Path, parti
     for stops in [[1], [total - 1], *([draw.randrange(1, total) for _ in range(3)] for _ in range(6))]:
         log = SqliteLog(tmp_path / f"{partitions}-{'-'.join(map(str, stops))}.db")
         for records in stops:
-            with pytest.raises(_Stopped):
+            with pytest.raises(_StoppedError):
                 await publish_world(_StoppingLog(log, records), TOY, spec, CLOCK)  # type: ignore[arg-type]
-                raise _Stopped  # an earlier stop may have finished the world
+                raise _StoppedError  # an earlier stop may have finished the world
         manifest = (await publish_world(log, TOY, spec, CLOCK)).manifest
         assert await content(log, spec) == events
         assert await world_manifest(log, spec.name) == manifest
@@ -104,7 +104,7 @@ async def test_a_publisher_killed_at_any_record_is_resumed(tmp_path: Path, parti
 
 async def test_an_unfinished_world_is_refused(log: SqliteLog) -> None:
     spec = spec_of()
-    with pytest.raises(_Stopped):
+    with pytest.raises(_StoppedError):
         await publish_world(_StoppingLog(log, 100), TOY, spec, CLOCK)  # type: ignore[arg-type]
     with pytest.raises(IncompleteError, match="not complete"):
         await world_manifest(log, spec.name)
