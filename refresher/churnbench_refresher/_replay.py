@@ -40,7 +40,7 @@ class Replay:
         """Moves each source's fold to its cut in `targets`; back to an earlier one by starting anew.
 
         Raises:
-            SequenceGapError, CorruptLogError, IncompleteError, DecodeError: the ledger is not what it was.
+            SequenceGapError, CorruptLogError, IncompleteError: the ledger is not what it was.
         """
         moves: dict[tuple[Cut, Cut], list[str]] = {}
         for source, target in targets.items():
@@ -57,7 +57,8 @@ class Replay:
             folds = [self._folds[source] for source in sources]
             kinds = frozenset[str]().union(*(fold.kinds for fold in folds))
             reader = LedgerReader(self._log, self._ledger, self._codec, kinds)
-            async for batch in reader.batches(after, upto):
+            # A record that is no event is passed over as the sources do, which report it as a dead letter.
+            async for batch in reader.batches(after, upto, undecodable=lambda record, error: None):
                 for fold in folds:
                     fold.apply(batch.events)
             for source in sources:
