@@ -1,5 +1,5 @@
 """Small random estates that do what the reference world never does: several seats, licences bought any day, leavers who
-keep theirs, contracts that change vendor and value, many events an instant."""
+keep theirs and may return, contracts that change vendor and value, many events an instant."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ class _Estate:
             self.say("contract_renewed", "contract", contract, terms)
 
     def hire(self) -> None:
-        user = names.user_id(len(self.members))
+        gone = [user for user, active in self.members.items() if not active]
+        back = bool(gone) and self.draw.random() < 0.3
+        user = self.draw.choice(gone) if back else names.user_id(len(self.members))
         self.members[user] = True
         self.say("user_hired", "user", user, ev.UserHired(names.cost_center_id(self.draw.randrange(3))))
 

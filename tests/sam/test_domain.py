@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from churnbench.domain import Domain
@@ -42,14 +44,24 @@ def test_an_unknown_preset_rate_or_parameter_set_is_refused() -> None:
 
 
 def test_describe_sets_measured_beside_stated(reference_events: list[Event]) -> None:
-    rows = {
-        name: (stated, measured)
-        for name, stated, measured in DOMAIN.describe(reference_events, DOMAIN.parameters("reference", {}))
-    }
+    described = DOMAIN.describe(reference_events, DOMAIN.parameters("reference", {}))
+    rows = {name: (stated, measured) for name, stated, measured in described}
     assert rows["consumption_per_day"] == (300.0, 300.0)
     assert rows["hires_per_day"] == (1.8, pytest.approx(317 / 180))
     assert rows["price_changes_per_day"] == (0.15, pytest.approx(37 / 180))
-    assert rows["licenses"] == (200.0, 200.0)
+
+
+@pytest.mark.parametrize("preset", sorted(DOMAIN.presets))
+def test_every_preset_is_simulated_and_described_from_plain_values(preset: str) -> None:
+    parameters = json.loads(json.dumps(DOMAIN.parameters(preset, {"days": "5"})))
+    events = list(DOMAIN.simulate(parameters, 3))
+    start, end = DOMAIN.span(parameters)
+    assert end - start == 5 * 86_400_000
+    assert [event.seq for event in events] == list(range(len(events)))
+    assert all(event.at_ms < end for event in events)
+    # Contracts alone may be older than the world.
+    assert {event.kind for event in events if event.at_ms < start} <= {"contract_signed"}
+    assert DOMAIN.describe(events, parameters)
 
 
 def test_presets_say_where_every_figure_comes_from() -> None:

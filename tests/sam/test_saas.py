@@ -40,7 +40,7 @@ LEAVING = story(
 def test_a_ticket_opens_with_an_offboarding_and_closes_with_the_last_licence_taken_back() -> None:
     assert listing(LEAVING[:5], "tickets", START) == []
     opened = {
-        "id": "ticket_usr_0",
+        "id": "ticket_usr_0_5",
         "user_id": "usr_0",
         "cost_center": "cc_0",
         "status": "open",
@@ -72,6 +72,16 @@ def test_a_licence_passed_on_after_the_leaving_closes_the_ticket_too() -> None:
     )
     (ticket,) = listing([*LEAVING[:6], passed, taken], "tickets", START)
     assert (ticket["status"], ticket["closed_at"]) == ("closed", "2024-01-08")
+
+
+def test_a_return_closes_the_ticket_and_a_second_leaving_opens_another() -> None:
+    back = Event(6, START + 6 * DAY_MS, "user_hired", "user", "usr_0", ev.UserHired("cc_1"))
+    again = Event(7, START + 7 * DAY_MS, "user_offboarded", "user", "usr_0", ev.UserOffboarded())
+    (ticket,) = listing([*LEAVING[:6], back], "tickets", START)
+    assert (ticket["status"], ticket["closed_at"], ticket["cost_center"]) == ("closed", "2024-01-07", "cc_1")
+    first, second = listing([*LEAVING[:6], back, again], "tickets", START)
+    assert first == ticket
+    assert (second["id"], second["status"], second["opened_at"]) == ("ticket_usr_0_7", "open", "2024-01-08")
 
 
 def test_utilization_is_that_of_the_last_30_days_both_ends_included() -> None:

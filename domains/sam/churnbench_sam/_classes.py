@@ -36,7 +36,8 @@ CLASSES = (
         columns=(Column("change", "text"), Column("from_user", "text"), Column("to_user", "text")),
     ),
 )
-"""Entities and their attributes: users (`active`, None where unknown; `cost_center`; `left`: true once offboarded),
+"""Entities and their attributes: users (`active`, None where unknown; `cost_center`; `left`: true from an
+offboarding until a return),
 licences (`holder`, None while free; `product`, `seats`, `purchase_price`), products (`listed`: true from the first
 price on; `price`), contracts (`term_start` in milliseconds, `term_months`, `vendor`, `annual_value`, `notice_days`)."""
 
@@ -46,6 +47,7 @@ def _hired(event: Event) -> Iterable[Assertion]:
     return (
         Assertion("user_status", user, "active", True),
         Assertion("cost_center_membership", user, "cost_center", cost_center),
+        Assertion("tickets", user, "left", False),
         Assertion("user_history", user, "", ("hired", cost_center)),
     )
 

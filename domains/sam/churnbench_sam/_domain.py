@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, time
 from typing import Any
@@ -33,6 +32,7 @@ from churnbench_sam._params import Parameters, with_overrides
 from churnbench_sam._pools import pools
 from churnbench_sam._presets import PRESETS
 from churnbench_sam._presets import preset as preset_named
+from churnbench_sam._rates import measured_rates
 from churnbench_sam._registry import REGISTRIES
 from churnbench_sam._saas import SAAS
 from churnbench_sam._simulator import PROCESSES, simulate
@@ -40,17 +40,6 @@ from churnbench_sam._tasks import generate
 from churnbench_sam._warehouse import WAREHOUSE
 
 __all__ = ["DOMAIN", "SamDomain"]
-
-_RATES = {
-    "hires_per_day": "user_hired",
-    "offboards_per_day": "user_offboarded",
-    "reassignments_per_day": "license_reassigned",
-    "price_changes_per_day": "price_changed",
-    "renewals_per_day": "contract_renewed",
-    "cost_center_moves_per_day": "user_moved_cost_center",
-    "consumption_per_day": "consumption_logged",
-}
-_COUNTS = {"licenses": "license_purchased", "contracts": "contract_signed"}
 
 
 class SamDomain:
@@ -112,20 +101,11 @@ class SamDomain:
         return _questions.question(task, at_ms)
 
     def describe(self, events: Iterable[Event], parameters: Mapping[str, Any]) -> list[tuple[str, float, float]]:
-        """(parameter, stated, measured) of each rate a day and each count of the first day.
+        """(parameter, stated, measured) of each stated rate and share of a whole world.
 
-        What the first day sets up (the first users, the first prices) is not counted among the rates. 0.0 is
-        measured where there are no events.
+        What the first day sets up is not counted. A rate is 0.0 where there are no events, a share of nothing nan.
         """
-        params = _typed(parameters)
-        found: Counter[str] = Counter()
-        for event in events:
-            if event.kind != "price_changed" or event.payload.reason != "initial":
-                found[event.kind] += 1
-        found["user_hired"] = max(0, found["user_hired"] - params.users)
-        rows = [(rate, float(getattr(params, rate)), found[kind] / params.days) for rate, kind in _RATES.items()]
-        rows += [(count, float(getattr(params, count)), float(found[kind])) for count, kind in _COUNTS.items()]
-        return rows
+        return measured_rates(events, _typed(parameters))
 
 
 def _typed(parameters: Mapping[str, Any]) -> Parameters:

@@ -59,7 +59,7 @@ CONTRACT_COLUMNS = (
 
 
 def user_step(row: Row | None, event: Event) -> Row | None:
-    """A row of `USER_COLUMNS`; leavers stay, inactive and in their last cost center."""
+    """A row of `USER_COLUMNS`; leavers stay, inactive and in their last cost center, until they are hired again."""
     payload = event.payload
     if isinstance(payload, ev.UserHired):
         return (event.entity_id, payload.cost_center_id, True, event.at, None)

@@ -1,7 +1,8 @@
 """The slow REST service: users, entitlements, tickets and current utilization.
 
 A ticket is opened when a user who holds licences leaves, and closed when the last of these licences is taken
-back. It spans entities, so it is derived when listed: each licence's row keeps the spans of its holders.
+back, or the user returns. It spans entities, so it is derived when listed: each licence's row keeps the spans of
+its holders, each user's row the spans of absence.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from churnbench.domain import Resource, Saas
-from churnbench.events import Event, from_millis, time_text, to_millis
+from churnbench.events import Event, from_millis, time_text
 from churnbench.registry import DAY_MS
 from churnbench.tables import Column, EntityTable, Relations, Row
 from churnbench_sam import _events as ev
@@ -25,21 +26,34 @@ UTILIZATION_DAYS = 30
 """Current utilization covers the days up to the view's time, the first instant included."""
 
 Span = tuple[str, int, int, int | None, int | None]
-"""A holder, the seq and time (milliseconds) from which, and those up to which; None while the licence is held."""
+"""Who, the seq and time (milliseconds) from which, and those up to which; None while it lasts."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Span])
 
 
+def _ended(text: str, event: Event) -> list[Span]:
+    """The spans, the last one ended by the event if it was not before."""
+    spans = _decoder.decode(text)
+    if spans and spans[-1][3] is None:
+        spans[-1] = (*spans[-1][:3], event.seq, event.at_ms)
+    return spans
+
+
+def _begun(spans: list[Span], who: str, event: Event) -> str:
+    return _encoder.encode([*spans, (who, event.seq, event.at_ms, None, None)]).decode()
+
+
 def _user_step(row: Row | None, event: Event) -> Row | None:
     payload = event.payload
     if isinstance(payload, ev.UserHired):
-        return (event.entity_id, payload.cost_center_id, True, None, None)
+        absences = "[]" if row is None else _encoder.encode(_ended(row[3], event)).decode()
+        return (event.entity_id, payload.cost_center_id, True, absences)
     if row is None:
         return None
     if isinstance(payload, ev.UserMovedCostCenter):
         return (row[0], payload.cost_center_id, *row[2:])
-    return (row[0], row[1], False, event.seq, event.at)
+    return (row[0], row[1], False, _begun(_ended(row[3], event), event.entity_id, event))
 
 
 def _license_step(row: Row | None, event: Event) -> Row | None:
@@ -48,13 +62,9 @@ def _license_step(row: Row | None, event: Event) -> Row | None:
         return (event.entity_id, payload.product_id, payload.seats, None, "[]")
     if row is None:
         return None
-    spans = _decoder.decode(row[4])
-    if spans and spans[-1][3] is None:
-        spans[-1] = (*spans[-1][:3], event.seq, event.at_ms)
-    holder = new_holder(event)
-    if holder is not None:
-        spans.append((holder, event.seq, event.at_ms, None, None))
-    return (*row[:3], holder, _encoder.encode(spans).decode())
+    spans, holder = _ended(row[4], event), new_holder(event)
+    text = _encoder.encode(spans).decode() if holder is None else _begun(spans, holder, event)
+    return (*row[:3], holder, text)
 
 
 USERS = EntityTable(
@@ -63,8 +73,7 @@ USERS = EntityTable(
         Column("user_id", "text"),
         Column("cost_center", "text"),
         Column("active", "bool"),
-        Column("offboarded_seq", "int"),
-        Column("offboarded_at", "time"),
+        Column("absences", "text"),
     ),
     USER_KINDS,
     _user_step,
@@ -108,29 +117,38 @@ def _entitlements(relations: Relations, at_ms: int, filters: Mapping[str, str]) 
 
 
 def _tickets(relations: Relations, at_ms: int, filters: Mapping[str, str]) -> list[dict[str, Any]]:
-    leavers = {row[0]: row for row in relations["users"] if row[3] is not None}
-    left_with: dict[str, list[tuple[str, int | None]]] = {}
+    leavers = {row[0]: (row[1], _decoder.decode(row[3])) for row in relations["users"] if row[3] != "[]"}
+    held: dict[str, list[tuple[str, Span]]] = {}
     for license_id, _, _, _, text in relations["licenses"]:
-        for holder, from_seq, _, to_seq, to_ms in _decoder.decode(text):
-            if holder in leavers and from_seq < leavers[holder][3] and (to_seq is None or to_seq > leavers[holder][3]):
-                left_with.setdefault(holder, []).append((license_id, to_ms))
+        for span in _decoder.decode(text):
+            if span[0] in leavers:
+                held.setdefault(span[0], []).append((license_id, span))
     items = []
-    for user, licenses in left_with.items():
-        _, cost_center, _, _, opened = leavers[user]
-        ends = [end for _, end in licenses if end is not None]
-        open_ = len(ends) < len(licenses)
-        items.append(
-            {
-                "id": f"ticket_{user}",
-                "user_id": user,
-                "cost_center": cost_center,
-                "status": "open" if open_ else "closed",
-                "opened_at": time_text(to_millis(opened)),
-                "closed_at": None if open_ else time_text(max(ends)),
-                "licenses": sorted(license_id for license_id, _ in licenses),
-            }
-        )
+    for user, spans in held.items():
+        cost_center, absences = leavers[user]
+        for _, left_seq, left_ms, _, back_ms in absences:
+            left_with = [(number, s) for number, s in spans if s[1] < left_seq and (s[3] is None or s[3] > left_seq)]
+            if left_with:
+                items.append(_ticket(user, cost_center, left_seq, left_ms, back_ms, left_with))
     return _kept(items, filters)
+
+
+def _ticket(
+    user: str, cost_center: str, left_seq: int, left_ms: int, back_ms: int | None, left_with: list[tuple[str, Span]]
+) -> dict[str, Any]:
+    ends = [span[4] for _, span in left_with if span[4] is not None]
+    closings = [] if back_ms is None else [back_ms]
+    if len(ends) == len(left_with):
+        closings.append(max(ends))
+    return {
+        "id": f"ticket_{user}_{left_seq}",
+        "user_id": user,
+        "cost_center": cost_center,
+        "status": "closed" if closings else "open",
+        "opened_at": time_text(left_ms),
+        "closed_at": time_text(min(closings)) if closings else None,
+        "licenses": sorted({license_id for license_id, _ in left_with}),
+    }
 
 
 def _utilization(relations: Relations, at_ms: int, filters: Mapping[str, str]) -> list[dict[str, Any]]:
