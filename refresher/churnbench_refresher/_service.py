@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Literal, NamedTuple, cast
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from churnbench.clock import Clock, SystemClock
 from churnbench.cuts import Cut
 from churnbench.domain import Domain
-from churnbench.errors import IncompleteError, TransientError, UsageError
+from churnbench.errors import TransientError, UsageError
 from churnbench.log import Log
 from churnbench.records import Refresh, Tick, Watermark
 from churnbench.registry import Registry
@@ -34,8 +34,15 @@ REFRESHER = "refresher"
 DOCUMENTS = "contracts"
 """The projector that keeps the live document index."""
 
+_ATTEMPTS = 6
+"""How often a store that does not answer is asked."""
+
 Way = Literal["replay", "extract"]
 WAYS: tuple[Way, ...] = ("replay", "extract")
+
+
+class _BehindError(TransientError):
+    """A source that lost its view after its watermark, and is being filled again."""
 
 
 class RefreshSources(NamedTuple):
@@ -200,16 +207,16 @@ class Refresher:
         begun = self._clock.monotonic()
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(TransientError),
-            stop=stop_after_attempt(6),
-            wait=wait_exponential(0.05, 5),
+            stop=self._gives_up,
+            wait=wait_exponential(0.05, 2),
             reraise=True,
         ):
             with attempt:
                 rows, cut, calls = await self._rows(item.table, cuts)
                 if not cut.covers(tick.cut):
-                    raise IncompleteError(
+                    raise _BehindError(
                         f"the source of {item.table} is before tick {tick.number} although its watermark is not; "
-                        "rebuild the source"
+                        "see whether its projector runs"
                     )
                 # The same cut has the same label, whichever way it was read.
                 at = tick.cut if cut == tick.cut else cut
@@ -234,6 +241,12 @@ class Refresher:
 
                 return await self.cache.refresh(item.table, tick.number, rows, describe)
         raise AssertionError("unreachable")
+
+    def _gives_up(self, state: RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, _BehindError):
+            return (state.seconds_since_start or 0.0) >= self._patience
+        return state.attempt_number >= _ATTEMPTS
 
     async def _rows(self, name: str, cuts: Mapping[str, Cut]) -> tuple[Sequence[Row], Cut, int]:
         """A staged table's rows, their cut, and how often a source was read for them."""

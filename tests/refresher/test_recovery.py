@@ -222,3 +222,19 @@ async def test_a_log_that_lost_its_last_records_gets_the_refreshes_back(database
     service = refresher(database, stage)
     assert await service.recover() == []
     assert await outcome(service, stage) == before
+
+
+@pytest.mark.parametrize("way", ["replay", "extract"])
+async def test_a_source_that_is_filled_again_is_waited_for(database: RunDatabase, stage: Stage, way: str) -> None:
+    ticks = await stage.walk(range(2, 6), waits_for=())
+    service = refresher(database, stage, way)
+    await service.cache.prepare()
+    stage.cut = ticks[0].cut
+    cuts = dict.fromkeys(("warehouse", "operations", "contracts"), ticks[3].cut)
+    working = asyncio.create_task(service.refresh(ticks[3], cuts))
+    await asyncio.sleep(0.3)
+    assert not working.done()
+    stage.cut = ticks[3].cut
+    assert {r.table for r in await working} == set(REGISTRY.staged())
+    for name in REGISTRY.staged():
+        assert sorted(await service.cache.rows(name)) == await stage.staged_at(name, ticks[3].cut)
