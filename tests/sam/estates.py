@@ -1,5 +1,5 @@
 """Small random estates that do what the reference world never does: several seats, licences bought any day, leavers who
-keep theirs and may return, contracts that change vendor and value, many events an instant."""
+keep theirs, get others' and may return, contracts that change vendor and value, many events an instant."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Estate:
 
     def pass_on(self) -> None:
         number = self._one(n for n, holder in self.licenses.items() if holder is not None)
-        user = self._one(u for u, active in self.members.items() if active)
+        user = self._one(self.members)
         if number is not None and user is not None:
             before, self.licenses[number] = self.licenses[number], user
             assert before is not None

@@ -46,7 +46,7 @@ def test_a_licence_taken_back_has_no_holder_and_leaves_a_row_of_history() -> Non
 def test_an_offboarding_is_a_status_a_ticket_and_history() -> None:
     facts = said("user_offboarded", "user", "usr_0", ev.UserOffboarded())
     assert facts["user_status", "active"] is False
-    assert facts["tickets", "left"] is True
+    assert facts["tickets", "left_seq"] == 3
     assert facts["user_history", ""] == ("offboarded", None)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from churnbench.registry import DAY_MS, Registry
 from churnbench_sam import DOMAIN
-from churnbench_sam._tasks import TEMPLATES
 from tests.sam.test_tasks import published_tasks
 
 SOURCES = {"warehouse": DOMAIN.warehouse, "operations": DOMAIN.operations}
@@ -130,7 +129,3 @@ def test_paper_freezes_other_classes_in_its_tables_and_normalized_none() -> None
 def test_no_published_template_reads_the_staged_cost_centers_or_vendors(registry: Registry) -> None:
     read = {name for template in registry.templates for name in template.reads.values()}
     assert not read & {"cost_centers", "vendors"}
-
-
-def test_every_task_template_is_of_a_measure() -> None:
-    assert {template.measure for template in TEMPLATES} <= set(DOMAIN.measures)

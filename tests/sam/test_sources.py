@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psycopg
@@ -171,3 +171,30 @@ def test_normalized_tables_leave_only_the_event_history_unanswered(desk: Desk, i
     registry = DOMAIN.registries["normalized"]
     ends, _ = ask_all(desk, index, registry, refreshed(registry, T, "off", "exceeds"))
     assert ends == {"correct": 155, "unanswered": 25}
+
+
+SMALL = {"days": "45", "users": "60", "licenses": "50", "contracts": "8", "products": "10", "cost_centers": "5"}
+
+
+@pytest.mark.parametrize("name", sorted(DOMAIN.registries))
+@pytest.mark.parametrize("preset", sorted(DOMAIN.presets))
+def test_in_every_preset_the_clerk_errs_by_stale_data_alone(db: Database, preset: str, name: str) -> None:
+    parameters = DOMAIN.parameters(preset, SMALL)
+    events = list(DOMAIN.simulate(parameters, 7))
+    at_ms = DOMAIN.span(parameters)[0] + 40 * DAY_MS
+    desk, index, registry = Desk(db, DOMAIN, events, at_ms), Index(DOMAIN, events), DOMAIN.registries[name]
+    now = index.view(at_ms)
+
+    def gold(measure: str, params: Mapping[str, Any]) -> Any:
+        return DOMAIN.measures[measure].gold(now, params, at_ms)
+
+    # Each staged table has an age of its own.
+    ages = {table: 1 + 5 * number for number, table in enumerate(sorted(registry.staged()))}
+    desk.stage(registry, {table: desk.cut(at_ms - age * DAY_MS) for table, age in ages.items()})
+    for task in DOMAIN.generate_tasks(preset, gold, now, 60, 5):
+        template = registry.template(task.measure, task.params)
+        if template is not None:
+            vector = desk.vector(template)
+            as_read = DOMAIN.measures[task.measure].gold(index.view(at_ms, vector), task.params, at_ms)
+            answer = desk.answer(template, task)
+            assert answer == as_read or matches(answer, as_read, task.answer_type), (task, answer, as_read)

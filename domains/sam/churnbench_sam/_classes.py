@@ -24,7 +24,7 @@ CLASSES = (
     EntityClass("prices", ("product", "seats", "purchase_price", "listed", "price")),
     EntityClass("contract_terms", ("term_start", "term_months", "vendor", "annual_value", "notice_days")),
     EntityClass("vendor_dims", ("vendor_idx", "vendor")),
-    EntityClass("tickets", ("left", "holder")),
+    EntityClass("tickets", ("left_seq", "holder", "since_seq")),
     EntityClass(
         "consumption_facts",
         columns=(Column("product_id", "text"), Column("session_minutes", "int"), Column("api_calls", "int")),
@@ -36,10 +36,10 @@ CLASSES = (
         columns=(Column("change", "text"), Column("from_user", "text"), Column("to_user", "text")),
     ),
 )
-"""Entities and their attributes: users (`active`, None where unknown; `cost_center`; `left`: true from an
-offboarding until a return),
-licences (`holder`, None while free; `product`, `seats`, `purchase_price`), products (`listed`: true from the first
-price on; `price`), contracts (`term_start` in milliseconds, `term_months`, `vendor`, `annual_value`, `notice_days`)."""
+"""Attributes of users: `active`, `cost_center`, `left_seq` (seq of the last offboarding, -1 while they are here). Of
+licences: `holder` (none while free), `since_seq` (seq of the last change of holder), `product`, `seats`,
+`purchase_price`. Of products: `listed` (true from the first price on), `price`. Of contracts: `term_start`
+(milliseconds), `term_months`, `vendor`, `vendor_idx`, `annual_value`, `notice_days`."""
 
 
 def _hired(event: Event) -> Iterable[Assertion]:
@@ -47,7 +47,7 @@ def _hired(event: Event) -> Iterable[Assertion]:
     return (
         Assertion("user_status", user, "active", True),
         Assertion("cost_center_membership", user, "cost_center", cost_center),
-        Assertion("tickets", user, "left", False),
+        Assertion("tickets", user, "left_seq", -1),
         Assertion("user_history", user, "", ("hired", cost_center)),
     )
 
@@ -64,7 +64,7 @@ def _offboarded(event: Event) -> Iterable[Assertion]:
     user = event.entity_id
     return (
         Assertion("user_status", user, "active", False),
-        Assertion("tickets", user, "left", True),
+        Assertion("tickets", user, "left_seq", event.seq),
         Assertion("user_history", user, "", ("offboarded", None)),
     )
 
@@ -82,6 +82,7 @@ def _held(event: Event, change: str, before: str | None, after: str | None) -> I
     return (
         Assertion("assignments", event.entity_id, "holder", after),
         Assertion("tickets", event.entity_id, "holder", after),
+        Assertion("tickets", event.entity_id, "since_seq", event.seq),
         Assertion("assignment_history", event.entity_id, "", (change, before, after)),
     )
 

@@ -29,7 +29,7 @@ from churnbench_sam._events import KINDS
 from churnbench_sam._measures import MEASURES
 from churnbench_sam._operations import OPERATIONS
 from churnbench_sam._params import Parameters, with_overrides
-from churnbench_sam._pools import pools
+from churnbench_sam._pools import pools, templates_for
 from churnbench_sam._presets import PRESETS
 from churnbench_sam._presets import preset as preset_named
 from churnbench_sam._rates import measured_rates
@@ -94,7 +94,7 @@ class SamDomain:
             UsageError: `n` is negative or the facts hold too few questions.
         """
         preset_named(preset)
-        return generate(pools(facts), gold, n, seed)
+        return generate(pools(facts), gold, n, seed, templates_for(preset))
 
     def question(self, task: Task, at_ms: int) -> str:
         """The task in words, as asked at a time; the same wording for the same task id."""

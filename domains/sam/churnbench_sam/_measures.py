@@ -13,6 +13,7 @@ from typing import Any
 from churnbench.domain import FactView, Measure
 from churnbench.registry import DAY_MS
 from churnbench_sam._contracts import months_remaining, status
+from churnbench_sam._saas import UTILIZATION_DAYS
 
 __all__ = ["MEASURES", "active_cost_centers", "held_licenses", "spends"]
 
@@ -212,6 +213,29 @@ def _license_efficiency(facts: FactView, params: Params, at_ms: int) -> float:
     return round(_product_active_users(facts, params, at_ms) / held, 4) if held else 0.0
 
 
+# -- the desk -----------------------------------------------------------------------------------------
+
+
+def _open_ticket_count_cc(facts: FactView, params: Params, at_ms: int) -> int:
+    left, since = facts.values("tickets", "left_seq"), facts.values("tickets", "since_seq")
+    members = facts.values("cost_center_membership", "cost_center")
+    # A ticket is about the licences held when their holder left, not about later ones.
+    holders = facts.values("tickets", "holder").items()
+    leavers = {user for number, user in holders if left.get(user, -1) > since[number]}
+    return sum(members.get(user) == params["cc"] for user in leavers)
+
+
+def _unused_seat_count(facts: FactView, params: Params, at_ms: int) -> int:
+    wanted, product = params["product_id"], facts.values("prices", "product")
+    seats = facts.values("prices", "seats")
+    held = [int(seats[number]) for number in held_licenses(facts) if product[number] == wanted]
+    users = facts.query(
+        "SELECT count(DISTINCT entity) FROM {utilization_current} WHERE product_id = ? AND at_ms BETWEEN ? AND ?",
+        [wanted, at_ms - UTILIZATION_DAYS * DAY_MS, at_ms],
+    )
+    return max(0, sum(held) - int(users[0][0]))
+
+
 # -- the table ----------------------------------------------------------------------------------------
 
 _MEMBERS = {"user_status": ("active",), "cost_center_membership": ("cost_center",)}
@@ -317,7 +341,23 @@ _DEFINED: tuple[Measure, ...] = (
         _license_efficiency,
         "users a seat",
     ),
+    Measure(
+        "open_ticket_count_cc",
+        {"cc": str},
+        "int",
+        {"tickets": ("left_seq", "holder", "since_seq"), "cost_center_membership": ("cost_center",)},
+        _open_ticket_count_cc,
+        "tickets",
+    ),
+    Measure(
+        "unused_seat_count",
+        {"product_id": str},
+        "int",
+        {"assignments": ("holder",), "prices": ("product", "seats"), "utilization_current": ()},
+        _unused_seat_count,
+        "seats",
+    ),
 )
 
 MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _DEFINED}
-"""The 22 measures by name."""
+"""The 22 published measures and two more over the live SaaS, by name."""

@@ -1,4 +1,4 @@
-"""The pools that task parameters are drawn from, at the question's time."""
+"""What tasks are drawn from: the pools of their parameters at the question's time, and further templates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from typing import Any
 
 from churnbench.domain import FactView
 from churnbench_sam._measures import active_cost_centers, held_licenses, spends
-from churnbench_sam._tasks import threshold_of
+from churnbench_sam._tasks import TEMPLATES, Parameter, Template, threshold_of
 
-__all__ = ["pools"]
+__all__ = ["DESK_TEMPLATES", "pools", "templates_for"]
+
+DESK_TEMPLATES: tuple[Template, ...] = (
+    Template("CR7", 1, "open_ticket_count_cc", (Parameter("cc", "cost_centers_active"),), "int", "criticality"),
+    Template("UT6", 2, "unused_seat_count", (Parameter("product_id", "products_held"),), "int", "utilization"),
+)
+"""Questions to the live SaaS that the published task set does not have."""
+
+
+def templates_for(preset: str) -> tuple[Template, ...]:
+    """The published templates for the published world; those and `DESK_TEMPLATES` for any other preset."""
+    return TEMPLATES if preset == "reference" else (*TEMPLATES, *DESK_TEMPLATES)
 
 
 def pools(facts: FactView) -> dict[str, list[Any]]:

@@ -126,6 +126,16 @@ WORDINGS: Mapping[str, tuple[str, ...]] = {
         "held seats?",
         "Today is {at}. Divide the users of {product_id} since {since} by the seats held of it, to four decimals.",
     ),
+    "open_ticket_count_cc": (
+        "How many offboarding tickets of cost center {cc} are open on {at}?",
+        "As of {at}, count the tickets of {cc} that wait for a leaver's licences to be taken back.",
+        "Today is {at}. How many people of cost center {cc} have left and still hold licences?",
+    ),
+    "unused_seat_count": (
+        "How many of the held seats of {product_id} exceed its users of the last 30 days, as of {at}?",
+        "On {at}, by how many do the seats held of product {product_id} outnumber its current users (last 30 days)?",
+        "Today is {at}. Subtract the current users of {product_id}, over 30 days, from its held seats; 0 at least.",
+    ),
 }
 """Measure -> its wordings. `at` is the question's day or time, `since` the window's first instant."""
 

@@ -5,150 +5,21 @@ A measure without a template has no data to be answered from: no source keeps th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import fsum
-from typing import Any
 
-from churnbench.registry import Query, QueryResult, Template
-from churnbench_sam._contracts import months_remaining, status, terms_from, value_from, vendor_from
-from churnbench_sam._saas import UTILIZATION_DAYS
+from churnbench.registry import Query, Template
+from churnbench_sam._live_templates import (
+    LIVE_TEMPLATES,
+    USED_PAIRS,
+    Params,
+    Reply,
+    Results,
+    scalar,
+    users_of_product,
+)
 
 __all__ = ["NORMALIZED_TEMPLATES", "PAPER_TEMPLATES"]
-
-Results = Mapping[str, QueryResult]
-Params = Mapping[str, Any]
-Reply = Callable[[Results, Params, int], Any]
-
-
-# -- live warehouse and SaaS --------------------------------------------------------------------------
-
-
-def _window(days: str) -> dict[str, str]:
-    return {"since": f"@at-days:{days}", "until": "@at"}
-
-
-_IN_WINDOW = "c.at >= %(since)s AND c.at <= %(until)s"
-
-
-def _users_of_product(days: str) -> Query:
-    """Who used the product within the window."""
-    return Query(
-        "users",
-        "warehouse",
-        f"SELECT DISTINCT c.user_id FROM warehouse.consumption c WHERE c.product_id = %(product_id)s AND {_IN_WINDOW}",  # noqa: S608
-        ("consumption",),
-        _window(days),
-    )
-
-
-_USED_PAIRS = Query(
-    "used",
-    "warehouse",
-    f"SELECT DISTINCT c.user_id, c.product_id FROM warehouse.consumption c WHERE {_IN_WINDOW}",  # noqa: S608 - constants
-    ("consumption",),
-    _window("idle_days"),
-)
-
-
-def _scalar(kind: Callable[[Any], Any], missing: Any = None) -> Reply:
-    """The one value of the query `value`; `missing` where it gave no row or null."""
-
-    def reply(results: Results, params: Params, at_ms: int) -> Any:
-        rows = results["value"].rows
-        return missing if not rows or rows[0][0] is None else kind(rows[0][0])
-
-    return reply
-
-
-_UTILIZATION = (
-    Template(
-        "product_api_calls",
-        "warehouse",
-        (
-            Query(
-                "value",
-                "warehouse",
-                "SELECT coalesce(sum(c.api_calls), 0)::bigint FROM warehouse.consumption c "  # noqa: S608 - constants
-                f"WHERE c.product_id = %(product_id)s AND {_IN_WINDOW}",
-                ("consumption",),
-                _window("window_days"),
-            ),
-        ),
-        {"consumption_facts": "consumption"},
-        _scalar(int),
-    ),
-    Template(
-        "product_active_users",
-        "saas",
-        (Query("use", "saas", "utilization", ("utilization",), {"product_id": "product_id"}),),
-        {"consumption_facts": "utilization"},
-        lambda results, params, at_ms: len({row[0]["user_id"] for row in results["use"].rows}),
-        lambda params: bool(params["window_days"] == UTILIZATION_DAYS),
-    ),
-    Template(
-        "product_active_users",
-        "warehouse",
-        (_users_of_product("window_days"),),
-        {"consumption_facts": "consumption"},
-        lambda results, params, at_ms: len(results["users"].rows),
-    ),
-    Template(
-        "top_product_by_session_minutes",
-        "warehouse",
-        (
-            Query(
-                "value",
-                "warehouse",
-                "SELECT c.product_id FROM warehouse.consumption c LEFT JOIN warehouse.products p USING (product_id) "  # noqa: S608
-                f"WHERE {_IN_WINDOW} GROUP BY c.product_id, p.first_priced_seq "
-                "ORDER BY sum(c.session_minutes) DESC, p.first_priced_seq NULLS LAST, c.product_id LIMIT 1",
-                ("consumption", "products"),
-                _window("window_days"),
-            ),
-        ),
-        {"consumption_facts": "consumption", "prices": "products"},
-        _scalar(str, ""),
-    ),
-)
-
-
-# -- documents ----------------------------------------------------------------------------------------
-
-
-def _contract(measure: str, text: str, reply: Callable[[list[str], int], Any]) -> Template:
-    """A template that reads one contract's document; `reply` takes its parts and the question's time."""
-    return Template(
-        measure,
-        "documents",
-        (Query("contract", "documents", text, ("documents",), key="contract_id"),),
-        {"contract_terms": "documents"},
-        lambda results, params, at_ms: reply([row[1] for row in results["contract"].rows], at_ms),
-    )
-
-
-def _status(texts: list[str], at_ms: int) -> str | None:
-    terms = terms_from(texts)
-    return None if terms is None else status(*terms, at_ms)
-
-
-def _months(texts: list[str], at_ms: int) -> float | None:
-    terms = terms_from(texts)
-    return None if terms is None else months_remaining(*terms, at_ms)
-
-
-_TERM_TEXT = "Present term of contract {contract_id}: when it began, how many months it runs, when it expires"
-_DOCUMENTS = (
-    _contract("contract_status", _TERM_TEXT, _status),
-    _contract("contract_months_remaining", _TERM_TEXT, _months),
-    _contract(
-        "contract_vendor", "Parties of contract {contract_id}: the vendor", lambda texts, at_ms: vendor_from(texts)
-    ),
-    _contract(
-        "contract_annual_value",
-        "Estimated annual value of contract {contract_id} in US dollars",
-        lambda texts, at_ms: value_from(texts),
-    ),
-)
 
 
 # -- staged -------------------------------------------------------------------------------------------
@@ -194,22 +65,22 @@ def _spend(rows: str, reads: Mapping[str, str]) -> tuple[Template, ...]:
             "spend_by_cost_center",
             f"SELECT sum(r.amount) FROM ({rows}) AS r WHERE r.cost_center = %(cc)s",  # noqa: S608 - constants
             reads,
-            _scalar(float, 0.0),
+            scalar(float, 0.0),
         ),
-        _staged("total_monthly_spend", f"SELECT sum(r.amount) FROM ({rows}) AS r", reads, _scalar(float, 0.0)),  # noqa: S608
+        _staged("total_monthly_spend", f"SELECT sum(r.amount) FROM ({rows}) AS r", reads, scalar(float, 0.0)),  # noqa: S608
         _staged(
             "top_spending_cost_center",
             f"SELECT s.cost_center FROM ({each}) AS s "  # noqa: S608 - constants
             'ORDER BY round(s.spend::numeric, 6) DESC, s.cost_center COLLATE "C" LIMIT 1',
             reads,
-            _scalar(str, ""),
+            scalar(str, ""),
         ),
         _staged(
             "cost_centers_above_threshold",
             f"SELECT count(*) FROM ({each}) AS s "  # noqa: S608 - constants
             "WHERE round(s.spend::numeric, 6)::float8 > %(threshold)s::float8",
             reads,
-            _scalar(int),
+            scalar(int),
         ),
     )
 
@@ -225,7 +96,7 @@ _PRODUCT_PRICE = _staged(
     "product_price",
     "SELECT p.price FROM staged.product_prices p WHERE p.product_id = %(product_id)s",
     {"prices": "product_prices"},
-    _scalar(float),
+    scalar(float),
 )
 
 
@@ -247,7 +118,7 @@ PAPER_TEMPLATES: tuple[Template, ...] = (
         "active_user_count_cc",
         "SELECT count(*) FROM staged.users u WHERE u.active AND u.cost_center = %(cc)s",
         _USERS,
-        _scalar(int),
+        scalar(int),
     ),
     Template(
         "unassigned_license_count",
@@ -259,11 +130,11 @@ PAPER_TEMPLATES: tuple[Template, ...] = (
         {"prices": "purchases", "assignments": "assignments"},
         _unassigned,
     ),
-    _federated("idle_license_count", _users_of_product("idle_days"), _HOLDERS, _ASSIGNMENTS, _idle),
-    _federated("zero_usage_license_count", _users_of_product("window_days"), _HOLDERS, _ASSIGNMENTS, _idle),
+    _federated("idle_license_count", users_of_product("idle_days"), _HOLDERS, _ASSIGNMENTS, _idle),
+    _federated("zero_usage_license_count", users_of_product("window_days"), _HOLDERS, _ASSIGNMENTS, _idle),
     _federated(
         "idle_license_count_cc",
-        _USED_PAIRS,
+        USED_PAIRS,
         "SELECT a.holder, a.product_id FROM staged.assignments a JOIN staged.users u ON u.user_id = a.holder "
         "WHERE u.active AND u.cost_center = %(cc)s",
         {**_ASSIGNMENTS, **_USERS},
@@ -271,13 +142,12 @@ PAPER_TEMPLATES: tuple[Template, ...] = (
     ),
     _federated(
         "license_efficiency",
-        _users_of_product("window_days"),
+        users_of_product("window_days"),
         "SELECT coalesce(sum(a.seats), 0)::bigint FROM staged.assignments a WHERE a.product_id = %(product_id)s",
         _ASSIGNMENTS,
         _efficiency,
     ),
-    *_UTILIZATION,
-    *_DOCUMENTS,
+    *LIVE_TEMPLATES,
 )
 """Spend from the purchases with the cost center frozen in them; idle licences from the held ones and live use.
 Idle cost has no template: prices hang on purchases, which do not know their licence."""
@@ -302,7 +172,7 @@ NORMALIZED_TEMPLATES: tuple[Template, ...] = (
         "active_user_count_cc",
         f"SELECT count(*) FROM {_ACTIVE} WHERE u.active AND m.cost_center = %(cc)s",  # noqa: S608 - constants
         _MEMBERS,
-        _scalar(int),
+        scalar(int),
     ),
     Template(
         "unassigned_license_count",
@@ -314,11 +184,11 @@ NORMALIZED_TEMPLATES: tuple[Template, ...] = (
         _LICENSES,
         _unassigned,
     ),
-    _federated("idle_license_count", _users_of_product("idle_days"), _HOLDERS_BY_PRODUCT, _LICENSES, _idle),
-    _federated("zero_usage_license_count", _users_of_product("window_days"), _HOLDERS_BY_PRODUCT, _LICENSES, _idle),
+    _federated("idle_license_count", users_of_product("idle_days"), _HOLDERS_BY_PRODUCT, _LICENSES, _idle),
+    _federated("zero_usage_license_count", users_of_product("window_days"), _HOLDERS_BY_PRODUCT, _LICENSES, _idle),
     _federated(
         "idle_license_count_cc",
-        _USED_PAIRS,
+        USED_PAIRS,
         f"SELECT a.holder, l.product_id FROM {_HELD} JOIN staged.users u ON u.user_id = a.holder AND u.active "  # noqa: S608
         "JOIN staged.memberships m ON m.user_id = a.holder WHERE m.cost_center = %(cc)s",
         {**_LICENSES, **_MEMBERS},
@@ -326,19 +196,18 @@ NORMALIZED_TEMPLATES: tuple[Template, ...] = (
     ),
     _federated(
         "idle_license_cost",
-        _USED_PAIRS,
+        USED_PAIRS,
         f"SELECT a.holder, l.product_id, l.seats * l.purchase_price FROM {_HELD}",  # noqa: S608 - constants
         _LICENSES,
         _idle_cost,
     ),
     _federated(
         "license_efficiency",
-        _users_of_product("window_days"),
+        users_of_product("window_days"),
         f"SELECT coalesce(sum(l.seats), 0)::bigint FROM {_HELD} WHERE l.product_id = %(product_id)s",  # noqa: S608
         _LICENSES,
         _efficiency,
     ),
-    *_UTILIZATION,
-    *_DOCUMENTS,
+    *LIVE_TEMPLATES,
 )
 """Every class from a table of its own, joined when asked."""
