@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import add
 from typing import Any
 
 from churnbench.events import Event
@@ -182,14 +184,15 @@ class Facts:
         return self.prices().get(product_id)
 
     def total_monthly_spend(self) -> float:
-        return sum(self.spends().values())
+        return reduce(add, self.spends().values(), 0.0)
 
     def top_spending_cost_center(self) -> str:
         spends = self.spends()
         return min(spends, key=lambda cc: (-spends[cc], cc)) if spends else ""
 
     def cost_centers_above_threshold(self, threshold: float) -> int:
-        return sum(1 for spend in self.spends().values() if spend > threshold)
+        # To a millionth of a dollar, so that the order of summing cannot decide.
+        return sum(1 for spend in self.spends().values() if round(spend, 6) > threshold)
 
     def idle_license_count(self, product_id: str, idle_days: int) -> int:
         return sum(1 for number in self.idle(idle_days) if self.licenses[number][0] == product_id)
@@ -202,7 +205,8 @@ class Facts:
         return sum(1 for user in self.idle(idle_days).values() if active.get(user) == cc)
 
     def idle_license_cost(self, idle_days: int) -> float:
-        return round(sum(self.licenses[number][1] * self.licenses[number][2] for number in self.idle(idle_days)), 2)
+        amounts = (self.licenses[number][1] * self.licenses[number][2] for number in self.idle(idle_days))
+        return round(reduce(add, amounts, 0.0), 2)
 
     def license_reclaim_count(self, days_back: int) -> int:
         return self.count_window("assignments", "license_unassigned", days_back)
