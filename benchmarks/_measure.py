@@ -54,8 +54,8 @@ def peak_memory_mib() -> float:
 
 def show(results: list[Result]) -> None:
     """Prints the results, one a line."""
-    print(f"{'what':<44}{'seconds':>9}{'bare':>9}{'ratio':>8}{'bound':>8}")  # noqa: T201
+    print(f"{'what':<44}{'seconds':>9}{'bare':>9}{'ratio':>8}{'bound':>8}")
     for r in results:
         bare = f"{r.bare:9.3f}{r.value:8.2f}" if r.bare is not None else f"{'':>9}{'':>8}"
         bound = f"{r.bound:g} x" if r.bare is not None else f"{r.bound:g} s"
-        print(f"{r.name:<44}{r.seconds:9.3f}{bare}{bound:>8}  {'' if r.value <= r.bound else 'OVER '}{r.note}")  # noqa: T201
+        print(f"{r.name:<44}{r.seconds:9.3f}{bare}{bound:>8}  {'' if r.value <= r.bound else 'OVER '}{r.note}")
