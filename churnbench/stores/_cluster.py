@@ -39,9 +39,10 @@ port = 5432
 unix_socket_permissions = 0700
 max_connections = 100
 shared_buffers = 128MB
-# A watermark says that a cut is stored, so a commit waits for the disk.
 fsync = on
-synchronous_commit = off
+# A watermark says that a cut is stored. A commit that does not wait for the disk can be lost when the server is killed,
+# and after the last tick nobody would apply it again: the sources would be older than the run says.
+synchronous_commit = on
 wal_level = minimal
 max_wal_senders = 0
 max_wal_size = 1GB

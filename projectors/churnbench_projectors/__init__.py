@@ -3,7 +3,8 @@
 from churnbench_projectors._chunks import chunk_text, chunks_fingerprint, folded_chunks
 from churnbench_projectors._contracts import ContractsProjector
 from churnbench_projectors._embedders import HashingEmbedder, MiniLmEmbedder, make_embedder
-from churnbench_projectors._host import ProjectorHost, catch_up, rebuild
+from churnbench_projectors._following import catch_up
+from churnbench_projectors._host import ProjectorHost, Rebuildable, rebuild
 from churnbench_projectors._operations import OperationsProjector
 from churnbench_projectors._saas_client import ClientOptions, SaasClient
 from churnbench_projectors._saas_pace import Pace, RealPace, VirtualPace
@@ -22,6 +23,7 @@ __all__ = [
     "Pace",
     "ProjectorHost",
     "RealPace",
+    "Rebuildable",
     "SaasClient",
     "SaasLimits",
     "SaasProjector",

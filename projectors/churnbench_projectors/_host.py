@@ -2,159 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-
 from churnbench.clock import Clock, SystemClock
 from churnbench.cuts import Cut
-from churnbench.errors import CutMovedError, DecodeError, TransientError
-from churnbench.events import Codec, Event
-from churnbench.log import LedgerReader, Log, Record
+from churnbench.errors import CutMovedError
+from churnbench.events import Codec
+from churnbench.log import Log
 from churnbench.records import DeadLetter, Tick, Watermark
 from churnbench.runs import Run
 from churnbench.sources import Projector
+from churnbench_projectors._following import Follower, catch_up
 
-__all__ = ["Follower", "ProjectorHost", "Rebuildable", "catch_up", "rebuild"]
+__all__ = ["ProjectorHost", "Rebuildable", "rebuild"]
 
-_TRIES = 8
-
-
-def _is_retried(error: BaseException) -> bool:
-    return isinstance(error, TransientError) and not isinstance(error, CutMovedError)
-
-
-class Follower:
-    """A projector with the cut that it is known to be at, so that the store is not asked at every batch."""
-
-    def __init__(self, projector: Projector) -> None:
-        self.projector = projector
-        self._known: Cut | None = None
-
-    async def cut(self) -> Cut:
-        """The projector's cut; read from its store at first, and again after it was lost to another owner."""
-        if self._known is None:
-            self._known = await self.projector.cut()
-        return self._known
-
-    async def apply(self, events: Sequence[Event], cut: Cut) -> None:
-        """Applies with retries; a transient error leaves all or nothing behind.
-
-        Raises:
-            CutMovedError: another owner moved the position; `cut` reads it anew.
-            TransientError: the store did not answer after the retries.
-        """
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_retried),
-            stop=stop_after_attempt(_TRIES),
-            wait=wait_random_exponential(multiplier=0.05, max=5),
-            reraise=True,
-        )
-        before = await self.cut()
-        try:
-            async for attempt in retrying:
-                with attempt:
-                    if attempt.retry_state.attempt_number > 1:
-                        stored = await self.projector.cut()
-                        if all(stored.positions[p] == position for p, position in cut.positions.items()):
-                            break  # the attempt before was stored, only its answer was lost
-                    await self.projector.apply(events, cut)
-        except BaseException:
-            self._known = None
-            raise
-        self._known = before.moved(cut.positions, cut.at_ms)
-
-
-async def catch_up(
-    projectors: Sequence[Projector] | Sequence[Follower],
-    log: Log,
-    topic: str,
-    codec: Codec,
-    upto: Cut,
-    *,
-    batch: int = 5000,
-    dead: list[DeadLetter] | None = None,
-) -> int:
-    """Brings projectors up to exactly a cut; those that are at or beyond it stay.
-
-    The ledger is read and decoded once for all projectors that stand at the same place. The last batch of each
-    partition carries the label of `upto`, and a projector without any batch is told the label alone, because a
-    view may depend on the time.
-
-    Args:
-        projectors: whose names differ; or their followers.
-        log: where the ledger is.
-        topic: the ledger's topic.
-        codec: the domain's codec.
-        upto: the cut to reach.
-        batch: most records applied in one transaction.
-        dead: takes the records that are no events, which are then passed over; None: they raise `DecodeError`.
-
-    Returns:
-        How many records were read.
-    """
-    followers = [p if isinstance(p, Follower) else Follower(p) for p in projectors]
-    read = 0
-    while True:
-        groups: dict[Cut, list[Follower]] = {}
-        for follower in followers:
-            cut = await follower.cut()
-            if not cut.covers(upto):
-                groups.setdefault(cut, []).append(follower)
-        if not groups:
-            break
-        for cut, group in groups.items():
-            kinds = frozenset().union(*(follower.projector.kinds for follower in group))
-            read += await _advance(group, LedgerReader(log, topic, codec, kinds), cut, upto, batch, dead)
-    for follower in followers:
-        cut = await follower.cut()
-        if cut == upto and cut.at_ms != upto.at_ms:
-            await follower.apply((), upto)
-    return read
-
-
-async def _advance(
-    group: list[Follower], reader: LedgerReader, cut: Cut, upto: Cut, batch: int, dead: list[DeadLetter] | None
-) -> int:
-    """Moves a group from `cut` towards `upto`; whoever lost its place to another owner leaves the group."""
-    read = 0
-
-    def bury(record: Record, error: DecodeError) -> None:
-        if dead is not None:
-            dead.extend(
-                DeadLetter(follower.projector.name, record.topic, record.partition, record.offset, str(error))
-                for follower in group
-            )
-
-    at = dict(cut.positions)
-    async for got in reader.batches(cut, upto, batch=batch, undecodable=bury if dead is not None else None):
-        read += got.position - at[got.partition]
-        at[got.partition] = got.position
-        last = got.position == upto.positions[got.partition]
-        target = Cut({got.partition: got.position}, upto.at_ms if last else None)
-        done = await asyncio.gather(
-            *(f.apply([e for e in got.events if e.kind in f.projector.kinds], target) for f in group),
-            return_exceptions=True,
-        )
-        for outcome in done:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, CutMovedError):
-                raise outcome
-        group = [f for f, outcome in zip(group, done, strict=True) if outcome is None]
-        if not group:
-            break
-    return read
-
-
-class Rebuildable(Projector, Protocol):
-    """A projector that can be filled anew beside its own view."""
-
-    async def shadow(self) -> Any:
-        """An empty projector of the same view beside this one."""
-
-    async def adopt(self, shadow: Any) -> None:
-        """Takes over the view and cut of a filled shadow in one step."""
+_REBUILD_TRIES = 10
 
 
 class ProjectorHost:
@@ -162,7 +25,8 @@ class ProjectorHost:
 
     At each tick the ledger is read up to exactly the tick's cut. Transient errors are retried with jittered
     exponential backoff; a record that is no event goes to the run's dead letters, which makes the run invalid. A
-    host that is started again publishes the watermarks of ticks that its projectors have reached already.
+    host that is started again publishes the watermarks of ticks that its projectors have reached already. Cancelled,
+    it finishes its batch.
 
     Args:
         log: where the ledger and the run's topics are.
@@ -192,6 +56,7 @@ class ProjectorHost:
         self._followers = [Follower(projector) for projector in projectors]
         self._clock = clock or SystemClock()
         self._batch = batch
+        self._buried: set[tuple[str, str, int, int]] | None = None
 
     async def run_clock(self) -> None:
         """Follows the clock until the final tick is reached; for ever where there is none."""
@@ -203,22 +68,75 @@ class ProjectorHost:
     async def reach(self, tick: Tick) -> None:
         """Brings every projector to a tick and publishes the watermarks."""
         begun = self._clock.monotonic()
-        dead: list[DeadLetter] = []
-        read = await catch_up(
-            self._followers, self._log, self._topic, self._codec, tick.cut, batch=self._batch, dead=dead
-        )
-        if dead:
-            await self._run.topic("dead-letters").append(dead, tick.at_ms)
+        before = [await follower.cut() for follower in self._followers]
+
+        async def bury(dead: Sequence[DeadLetter]) -> None:
+            await self._bury(dead, tick.at_ms)
+
+        await catch_up(self._followers, self._log, self._topic, self._codec, tick.cut, batch=self._batch, bury=bury)
         seconds = self._clock.monotonic() - begun
         marks = []
-        for follower in self._followers:
-            positions = (await follower.cut()).positions
-            marks.append(Watermark(follower.projector.name, tick.number, positions, read, seconds))
+        for follower, earlier in zip(self._followers, before, strict=True):
+            cut = await follower.cut()
+            events = cut.events - earlier.events
+            marks.append(Watermark(follower.projector.name, tick.number, dict(cut.positions), events, seconds))
         await self._run.topic("watermarks").append(marks, tick.at_ms)
+
+    async def _bury(self, dead: Sequence[DeadLetter], at_ms: int) -> None:
+        """Publishes dead letters that the topic does not hold yet: a batch that is applied again meets them again."""
+        topic = self._run.topic("dead-letters")
+        if self._buried is None:
+            self._buried = {_place(letter) for letter in await topic.all()}
+        new = {_place(letter): letter for letter in dead if _place(letter) not in self._buried}
+        if new:
+            await topic.append(list(new.values()), at_ms)
+            self._buried |= set(new)
+
+
+def _place(letter: DeadLetter) -> tuple[str, str, int, int]:
+    return (letter.projector, letter.topic, letter.partition, letter.offset)
+
+
+class Rebuildable(Projector, Protocol):
+    """A projector that can be filled anew beside its own view."""
+
+    async def shadow(self) -> Any:
+        """An empty projector of the same view beside this one."""
+
+    async def adopt(self, shadow: Any) -> None:
+        """Takes over the view and cut of a filled shadow in one step.
+
+        Raises:
+            CutMovedError: this view has gone beyond the shadow.
+        """
 
 
 async def rebuild(projector: Rebuildable, log: Log, topic: str, codec: Codec, upto: Cut) -> None:
-    """Fills a shadow up to a cut and puts it in the projector's place; readers never see an empty or mixed view."""
+    """Fills a shadow and puts it in the projector's place; readers never see an empty or mixed view.
+
+    Args:
+        projector: it may go on being applied to meanwhile, by whoever keeps it.
+        log: where the ledger is.
+        topic: the ledger's topic.
+        codec: the domain's codec.
+        upto: how far at least; a projector that is further keeps its cut.
+
+    Raises:
+        CutMovedError: the projector was always faster.
+    """
     shadow = await projector.shadow()
-    await catch_up([shadow], log, topic, codec, upto)
-    await projector.adopt(shadow)
+    for attempt in range(_REBUILD_TRIES):
+        live = await projector.cut()
+        await catch_up([shadow], log, topic, codec, _further(upto, live))
+        try:
+            await projector.adopt(shadow)
+            return
+        except CutMovedError:
+            if attempt == _REBUILD_TRIES - 1:
+                raise
+
+
+def _further(upto: Cut, live: Cut) -> Cut:
+    if upto.covers(live):
+        return upto
+    return Cut({p: max(position, live.positions.get(p, -1)) for p, position in upto.positions.items()})

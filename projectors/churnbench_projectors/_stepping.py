@@ -1,14 +1,14 @@
-"""One batch of events, table by table: the rows that it touches, stepped."""
+"""Stepping the entities of a batch where each stored row knows the seq of its last event."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from churnbench.events import Event
-from churnbench.tables import EntityTable, FactTable, Row, Table
+from churnbench.tables import EntityTable, Row
 
-__all__ = ["Stored", "Work", "sort_events", "step_entities"]
+__all__ = ["Stored", "step_entities"]
 
 
 class Stored(NamedTuple):
@@ -16,28 +16,6 @@ class Stored(NamedTuple):
 
     row: Row | None
     seq: int
-
-
-class Work(NamedTuple):
-    """What a batch holds for each table."""
-
-    entities: dict[str, list[Event]]
-    facts: dict[str, list[Row]]
-
-
-def sort_events(tables: Iterable[Table], events: Sequence[Event]) -> Work:
-    """The events of each entity table, and the new rows of each fact table; tables without any are left out."""
-    entities: dict[str, list[Event]] = {}
-    facts: dict[str, list[Row]] = {}
-    for table in tables:
-        wanted = [event for event in events if event.kind in table.kinds]
-        if not wanted:
-            continue
-        if isinstance(table, FactTable):
-            facts[table.name] = [table.row(event) for event in wanted]
-        else:
-            entities[table.name] = wanted
-    return Work(entities, facts)
 
 
 def step_entities(table: EntityTable, stored: Mapping[str, Stored], events: Iterable[Event]) -> dict[str, Stored]:
