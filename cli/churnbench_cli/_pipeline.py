@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 from churnbench.cuts import Cut
 from churnbench.domain import Domain, Task
@@ -71,33 +70,6 @@ async def new_run(home: Home, world: WorldManifest, cell: Cell, tasks: list[Task
     return manifest
 
 
-@asynccontextmanager
-async def _background(
-    *services: Callable[[], Awaitable[None]],
-) -> AsyncIterator[Callable[[Awaitable[object]], Awaitable[None]]]:
-    """Services as tasks; gives a function that awaits work, or fails as soon as a service does."""
-    tasks = [asyncio.ensure_future(service()) for service in services]
-
-    async def guarded(work: Awaitable[object]) -> None:
-        main = asyncio.ensure_future(work)
-        try:
-            while not main.done():
-                running = {task for task in tasks if not task.done()}
-                done, _ = await asyncio.wait({main, *running}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-        finally:
-            main.cancel()
-            await asyncio.gather(main, return_exceptions=True)
-
-    try:
-        yield guarded
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def _refresher(home: Home, run: Run, cell: Cell, sources: Sources, topic: str) -> Refresher:
     async def at(cut: Cut) -> Sequence[EmbeddedChunk]:
         return await documents_at(home, topic, sources.embedder, cut)
@@ -130,8 +102,12 @@ async def _walk(home: Home, run: Run, cell: Cell, sources: Sources, topic: str, 
         progress.advance(f"{cell.label}: walk", tick.number + 1, len(times))
 
     begun = home.clock.monotonic()
-    async with _background(host.run_clock, refresher.run_clock) as guarded:
-        await guarded(drive_frozen(home.log, run, topic, times, participants, note))
+    # The services end by themselves at the final tick. On the way they are not to be cut short: a walk that is gone on
+    # with has old watermarks, but a SaaS in memory starts empty.
+    async with asyncio.TaskGroup() as group:
+        group.create_task(host.run_clock())
+        group.create_task(refresher.run_clock())
+        group.create_task(drive_frozen(home.log, run, topic, times, participants, note))
     return reached[0] - begun, reached[-1] - reached[0]
 
 

@@ -8,6 +8,8 @@ never moved. Definitions: ChurnBench paper (Singh & Priyam) and the data release
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import add
 from typing import Any
 
 from churnbench.domain import FactView, Measure
@@ -93,7 +95,8 @@ def _product_price(facts: FactView, params: Params, at_ms: int) -> Any:
 
 
 def _total_monthly_spend(facts: FactView, params: Params, at_ms: int) -> float:
-    return sum(spends(facts).values(), 0.0)
+    # One after the other: sum() of floats differs between versions of Python.
+    return reduce(add, spends(facts).values(), 0.0)
 
 
 def _top_spending_cost_center(facts: FactView, params: Params, at_ms: int) -> str:
@@ -131,7 +134,7 @@ def _idle_license_cost(facts: FactView, params: Params, at_ms: int) -> float:
     price = facts.values("prices", "purchase_price")
     used = _used(facts, params, at_ms, "idle_days")
     idle = [n for n, user in held_licenses(facts).items() if (user, product[n]) not in used]
-    return round(sum((seats[number] * price[number] for number in idle), 0.0), 2)
+    return round(reduce(add, (seats[number] * price[number] for number in idle), 0.0), 2)
 
 
 def _count_changes(facts: FactView, cls: str, change: str, params: Params, at_ms: int) -> int:
