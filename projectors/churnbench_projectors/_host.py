@@ -17,7 +17,7 @@ from churnbench_projectors._following import Follower, catch_up
 
 __all__ = ["ProjectorHost", "Rebuildable", "rebuild"]
 
-_REBUILD_TRIES = 10
+_REBUILD_TRIES = 50
 
 
 class ProjectorHost:
