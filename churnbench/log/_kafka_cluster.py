@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import re
@@ -23,7 +24,7 @@ Say = Callable[[str], None]
 _RESERVED = {
     "acks", "auto.offset.reset", "bootstrap.servers", "check.crcs", "delivery.report.only.error", "enable.auto.commit",
     "enable.auto.offset.store", "enable.gapless.guarantee", "enable.idempotence", "enable.partition.eof", "error_cb",
-    "group.id", "isolation.level", "max.in.flight", "max.in.flight.requests.per.connection", "message.timeout.ms",
+    "group.id", "isolation.level", "logger", "max.in.flight", "max.in.flight.requests.per.connection", "message.timeout.ms",
     "metadata.broker.list", "on_delivery", "request.required.acks", "delivery.timeout.ms",
 }  # fmt: skip
 _SECRET = re.compile(r"password|secret|token|jaas|pem|oauth|assertion", re.IGNORECASE)
@@ -36,6 +37,8 @@ _DEFAULTS: dict[str, Any] = {
 _TRY_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
 _log = logging.getLogger("churnbench.log")
+_library_log = logging.getLogger("churnbench.log.librdkafka")
+_library_log.addHandler(logging.NullHandler())
 
 
 def library() -> Any:
@@ -97,6 +100,11 @@ class Cluster:
             key=len,
             reverse=True,
         )
+        limit = str(self._options.get("message.max.bytes", 16 << 20))
+        if not limit.isdigit():
+            raise UsageError(f"the Kafka option message.max.bytes is {limit!r}; give a number of bytes")
+        self.max_message_bytes = int(limit)
+        """The largest record: 16 MiB unless the options say otherwise."""
         self._library = library()
         self._admin: Any = None
         self._reachable = False
@@ -114,14 +122,6 @@ class Cluster:
         """The bootstrap servers, without anything before an @."""
         return re.sub(r"[^,/@\s]+@", "***@", self.servers)
 
-    @property
-    def max_message_bytes(self) -> int:
-        """The largest record that the options allow; 16 MiB unless `message.max.bytes` says otherwise."""
-        value = str(self._options.get("message.max.bytes", 16 << 20))
-        if not value.isdigit():
-            raise UsageError(f"the Kafka option message.max.bytes is {value!r}; give a number of bytes")
-        return int(value)
-
     def config(self, own: Mapping[str, object]) -> dict[str, object]:
         """The configuration of one client: defaults, the options, and what this client needs of its `own`."""
         return {
@@ -130,6 +130,7 @@ class Cluster:
             **self._options,
             "bootstrap.servers": self.servers,
             "error_cb": self._note,
+            "logger": _library_log,
             **own,
         }
 
@@ -143,7 +144,8 @@ class Cluster:
         try:
             return getattr(module, kind)(self.config(own))
         except (self._library.KafkaException, TypeError, ValueError) as error:
-            raise UsageError(f"the Kafka options cannot be used: {self.text(error)}; correct them") from error
+            # Without its cause, whose text may hold the value of an option.
+            raise UsageError(f"the Kafka options cannot be used: {self.text(error)}; correct them") from None
 
     @property
     def admin(self) -> Any:
@@ -245,7 +247,7 @@ class Cluster:
         while True:
             left = began + self.patience - self.clock.monotonic()
             try:
-                admin.list_topics(timeout=max(0.1, min(_TRY_SECONDS, left)))
+                admin.list_topics(timeout=max(0.1, min(_TRY_SECONDS, left if said else left / 2)))
                 self.calm()
                 return
             except self._library.KafkaException as error:
@@ -301,3 +303,9 @@ class Cluster:
                 said = True
                 self.say(f"waiting up to {self.patience:g} s: {failed}")
             await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.to_thread(self._refresh)
+
+    def _refresh(self) -> None:
+        """Has the admin client learn anew who leads, which after an election it does not do by itself."""
+        with contextlib.suppress(self._library.KafkaException):
+            self.admin.list_topics(timeout=_TRY_SECONDS)

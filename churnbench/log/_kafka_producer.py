@@ -7,10 +7,11 @@ one, which leaves a gap; measured, one in flight is not slower.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from churnbench.errors import ChurnBenchError, TransientError, UsageError
+from churnbench.errors import TransientError, UsageError
 from churnbench.log._kafka_cluster import Cluster, library
 from churnbench.log._protocol import NewRecord
 
@@ -30,12 +31,15 @@ _TUNED: dict[str, object] = {
     "queue.buffering.max.messages": 200_000,
     "retry.backoff.ms": 50,
 }
-_HEALS = 5
 _HINT_SECONDS = 3.0
+_SETTLE_TRIES = 20
 
 
 class Appender:
     """One producer; all calls come from one thread.
+
+    After a failure the producer is dropped with all that it had not sent, so that nothing can be stored after
+    records that were not.
 
     Args:
         cluster: where.
@@ -46,11 +50,8 @@ class Appender:
         self._library = library()
         self._producer: Any = None
         errors = self._library.KafkaError
-        # The broker no longer knows what this producer wrote: a new one sends what was not acknowledged again.
-        self._forgotten = {
-            errors.OUT_OF_ORDER_SEQUENCE_NUMBER, errors.UNKNOWN_PRODUCER_ID, errors.INVALID_PRODUCER_EPOCH,
-            errors.PRODUCER_FENCED, errors._GAPLESS_GUARANTEE, errors._INCONSISTENT, errors._FATAL,
-            errors._PURGE_QUEUE, errors._PURGE_INFLIGHT,
+        self._consequences = {
+            errors._GAPLESS_GUARANTEE, errors._FATAL, errors._PURGE_QUEUE, errors._PURGE_INFLIGHT,
         }  # fmt: skip
 
     def append(self, topic: str, partitions: int, records: Sequence[NewRecord]) -> None:
@@ -66,16 +67,38 @@ class Appender:
             TransientError: the cluster took no record for as long as the patience lasts.
         """
         self._check(topic, partitions, records)
-        left = records
-        for _ in range(_HEALS):
-            left = self._send(topic, left)
-            if not left:
-                return
+        failed: list[Any] = []
+        try:
+            self._send(topic, records, failed)
+        except BaseException as error:
+            producer, self._producer = self._producer, None
+            # A producer that has failed for good raises that in place of a call's own result, and in that of
+            # delivery reports too, as SystemError.
+            if isinstance(error, (self._library.KafkaException, SystemError)):
+                self._settle(producer)
+                raise self._cluster.failure(self._cause(failed, error), "append to", topic) from error
+            if producer is not None:
+                producer.purge()
+            raise
+        if failed:
             self.drop()
-        raise TransientError(
-            f"Kafka at {self._cluster.name} refused {len(left)} records for topic {topic!r} {_HEALS} times, because "
-            "it forgot the producer; try again"
-        )
+            raise self._cluster.failure(self._cause(failed, failed[0]), "append to", topic)
+        self._cluster.calm()
+
+    def _settle(self, producer: Any) -> None:
+        """Waits for the reports of what failed."""
+        for _ in range(_SETTLE_TRIES):
+            with contextlib.suppress(self._library.KafkaException, SystemError):
+                if producer.flush(0.1) == 0:
+                    return
+        producer.purge()
+
+    def _cause(self, failed: list[Any], error: Any) -> Any:
+        """The error that the others follow from."""
+        for reported in failed:
+            if reported.code() not in self._consequences:
+                return reported
+        return error
 
     def _check(self, topic: str, partitions: int, records: Sequence[NewRecord]) -> None:
         limit = self._cluster.max_message_bytes
@@ -93,41 +116,27 @@ class Appender:
                     f"{limit}; raise it, and the topic's max.message.bytes with it"
                 )
 
-    def _send(self, topic: str, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
-        """Sends `records`; those that were not acknowledged because the broker forgot the producer."""
-        producer, failed = self.open(), _Failures()
-        sent = 0
+    def _send(self, topic: str, records: Sequence[NewRecord], failed: list[Any]) -> None:
+        """Sends `records` and waits until they are stored, or until some are noted in `failed`."""
+        producer = self.open()
+
+        def note(error: Any, _: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
         waiting = _Waiting(self._cluster, topic)
-        try:
-            for value, at_ms, partition, key, headers in records:
-                while not failed.errors:
-                    try:
-                        producer.produce(topic, value, key, partition, failed.note, None, at_ms, list(headers))
-                        sent += 1
-                        break
-                    except BufferError:
-                        producer.poll(0.2)
-                        waiting.check(len(producer))
-                if failed.errors:
+        for value, at_ms, partition, key, headers in records:
+            while not failed:
+                try:
+                    producer.produce(topic, value, key, partition, note, None, at_ms, list(headers))
                     break
-            while remaining := producer.flush(0.2):
-                waiting.check(remaining)
-        except ChurnBenchError:
-            self.drop()
-            raise
-        except self._library.KafkaException as error:
-            self.drop()
-            if error.args[0].code() not in self._forgotten:
-                raise self._cluster.failure(error, "append to", topic) from error
-            return failed.left(records, sent)
-        self._cluster.calm()
-        if not failed.errors:
-            return ()
-        self.drop()
-        for reported in failed.errors:
-            if reported.code() not in self._forgotten:
-                raise self._cluster.failure(reported, "append to", topic)
-        return failed.left(records, sent)
+                except BufferError:
+                    producer.poll(0.2)
+                    waiting.check(len(producer))
+            if failed:
+                return
+        while not failed and (remaining := producer.flush(0.2)):
+            waiting.check(remaining)
 
     def open(self) -> Any:
         """The producer; a new one needs half a second to get its identity, in the background."""
@@ -140,40 +149,10 @@ class Appender:
         return {name: value for name, value in self._cluster.config({}).items() if name in _TUNED}
 
     def drop(self) -> None:
-        """Ends the producer; what it has not sent yet counts as failed."""
+        """Ends the producer with what it has not sent yet; the next append has a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            producer.flush(1)
-
-
-class _Failures:
-    """What was not acknowledged, of one append: within a partition always its last records."""
-
-    def __init__(self) -> None:
-        self.errors: list[Any] = []
-        self.partitions: dict[int, int] = {}
-
-    def note(self, error: Any, message: Any) -> None:
-        """Called once for each failed record."""
-        if error is not None:
-            self.errors.append(error)
-            self.partitions[message.partition()] = self.partitions.get(message.partition(), 0) + 1
-
-    def left(self, records: Sequence[NewRecord], sent: int) -> list[NewRecord]:
-        """The records to send again, of which the first `sent` had been sent."""
-        stored: dict[int, int] = {}
-        for record in records[:sent]:
-            stored[record.partition] = stored.get(record.partition, 0) + 1
-        for partition, count in self.partitions.items():
-            stored[partition] -= count
-        again = []
-        for record in records:
-            if stored.get(record.partition, 0) > 0:
-                stored[record.partition] -= 1
-            else:
-                again.append(record)
-        return again
 
 
 class _Waiting:

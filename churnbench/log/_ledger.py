@@ -41,6 +41,14 @@ class LedgerBatch(NamedTuple):
     position: int
 
 
+class Stamped(NamedTuple):
+    """A record of a ledger with what its headers say."""
+
+    sequence: int
+    kind: str
+    record: Record
+
+
 def ledger_record(value: bytes, kind: str, key: str, at_ms: int, partition: int, sequence: int) -> NewRecord:
     """A record of a ledger, with its headers."""
     headers = (("pseq", str(sequence).encode()), ("kind", kind.encode()))
@@ -54,12 +62,21 @@ def _header(record: Record, name: str) -> bytes:
     raise CorruptLogError(f"{record.where} has no header {name!r}; it is no record of a ledger")
 
 
-def _sequence(record: Record) -> int:
-    text = _header(record, "pseq")
+def _stamp(record: Record) -> tuple[int, str]:
+    """The partition sequence and the kind in a record's headers."""
+    headers = record.headers
+    if len(headers) == 2 and headers[0][0] == "pseq" and headers[1][0] == "kind":
+        text, kind = headers[0][1], headers[1][1]
+    else:
+        text, kind = _header(record, "pseq"), _header(record, "kind")
     try:
-        return int(text)
+        return int(text), kind.decode()
     except ValueError as error:
-        raise CorruptLogError(f"{record.where} has the partition sequence {text!r}, which is no number") from error
+        raise CorruptLogError(f"{record.where} has the partition sequence {text!r} and the kind {kind!r}") from error
+
+
+def _sequence(record: Record) -> int:
+    return _stamp(record)[0]
 
 
 class LedgerReader:
@@ -81,8 +98,8 @@ class LedgerReader:
 
     async def records(
         self, after: Cut, upto: Cut | None = None, *, follow: bool = False, batch: int = 5000
-    ) -> AsyncIterator[list[tuple[int, Record]]]:
-        """Batches of (partition sequence, record) of one partition, repeats dropped.
+    ) -> AsyncIterator[list[Stamped]]:
+        """Batches of (partition sequence, kind, record) of one partition, repeats dropped.
 
         Args:
             after: read what comes after this cut, of its partitions.
@@ -127,12 +144,12 @@ class LedgerReader:
 
     def _fresh(
         self, partition: int, got: list[Record], last: dict[int, int], target: int | None
-    ) -> list[tuple[int, Record]]:
+    ) -> list[Stamped]:
         seen = self._seen.setdefault(partition, {})
         fresh = []
         position = last[partition]
         for record in got:
-            sequence = _sequence(record)
+            sequence, kind = _stamp(record)
             if sequence <= position:
                 known = seen.get(sequence)
                 if known is not None and known != crc32(record.value):
@@ -149,7 +166,7 @@ class LedgerReader:
             seen[sequence] = crc32(record.value)
             if len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]
-            fresh.append((sequence, record))
+            fresh.append(Stamped(sequence, kind, record))
         last[partition] = position
         return fresh
 
@@ -174,22 +191,31 @@ class LedgerReader:
         Raises:
             DecodeError: a record is no event of the domain.
         """
+        kinds, known, decode = self.kinds, self.codec.kinds, self.codec.decode
         async for records in self.records(after, upto, follow=follow, batch=batch):
             events, sequences = [], []
-            for sequence, record in records:
-                kind = _header(record, "kind").decode()
-                if kind == COMPLETE or (self.kinds is not None and kind not in self.kinds and kind in self.codec.kinds):
+            for sequence, kind, record in records:
+                if kind == COMPLETE or (kinds is not None and kind not in kinds and kind in known):
                     continue
                 try:
-                    event = self.codec.decode(record.value, record.where)
-                except DecodeError as error:
+                    event = decode(record.value)
+                except DecodeError:
+                    error = self._undecodable(record)
                     if undecodable is None:
-                        raise
+                        raise error from None
                     undecodable(record, error)
                     continue
                 events.append(event)
                 sequences.append(sequence)
-            yield LedgerBatch(records[0][1].partition, events, sequences, records[-1][0])
+            yield LedgerBatch(records[0].record.partition, events, sequences, records[-1].sequence)
+
+    def _undecodable(self, record: Record) -> DecodeError:
+        """The error of a record that is no event, with its place."""
+        try:
+            self.codec.decode(record.value, record.where)
+        except DecodeError as error:
+            return error
+        raise AssertionError("the record can be decoded after all")
 
     async def ordered(self, after: Cut, upto: Cut | None = None) -> AsyncIterator[list[Event]]:
         """The events of all partitions merged by seq, in lists; holds one batch a partition in memory."""

@@ -155,8 +155,11 @@ class WarehouseProjector:
     async def _append(
         self, connection: AsyncConnection[Any], table: FactTable | EntityTable, rows: Sequence[Row]
     ) -> None:
-        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(self._id(table.name), _columns(table.columns))
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+            self._id(table.name), _columns(table.columns)
+        )
         async with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types([_TYPES[column.type] for column in table.columns])
             for row in rows:
                 await copy.write_row(row)
 
