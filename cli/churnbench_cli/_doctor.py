@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from churnbench.domain import load_domains
 from churnbench.errors import ChurnBenchError
+from churnbench.events import time_text
 from churnbench.stores.postgres import embedded_server, server_facts
 from churnbench_cli._home import Home, opened_home
 from churnbench_cli._options import Json
@@ -59,7 +60,7 @@ async def _clock(home: Home) -> Check:
     now = home.clock.now_ms()
     newest = max((p.stat().st_mtime for p in home.runs.iterdir()), default=0.0) if home.runs.is_dir() else 0.0
     return Check(
-        "clock", now >= newest * 1000 - 60_000, f"{now} ms", "the clock went back behind the newest run; set it"
+        "clock", now >= newest * 1000 - 60_000, f"{time_text(now)}", "the clock went back behind the newest run; set it"
     )
 
 

@@ -116,8 +116,13 @@ async def describe(preset: Preset = "reference", seed: Seed = 42, set_: SetRate 
             print_json({"world": spec, "kinds": dict(kinds), "rates": rates, "sources": dict(info.sources)})
             return 0
         say(f"{preset}: {info.description}")
-        rows = [(name, value, info.sources.get(name, "")) for name, value in spec.parameters.items()]
-        print_table("Parameters", ["parameter", "value ", "source"], rows)
+        texts = list(dict.fromkeys(info.sources.get(name, "assumed") for name in spec.parameters))
+        rows = [
+            (name, value, 1 + texts.index(info.sources.get(name, "assumed"))) for name, value in spec.parameters.items()
+        ]
+        print_table("Parameters", ["parameter", "value ", "source "], rows)
+        for number, text in enumerate(texts, 1):
+            say(f"source {number}: {text}")
         print_table(
             f"Measured over seed {seed}",
             ["rate", "stated ", "measured "],
