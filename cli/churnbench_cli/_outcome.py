@@ -1,4 +1,4 @@
-"""What a finished run leaves: the JSON object of a cell, its summary file and its report."""
+"""What a finished run leaves: the JSON object of a cell, its summary file and its reports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from churnbench.log import LedgerReader
 from churnbench.runs import Manifest
 from churnbench.worlds import ledger_topic
 from churnbench_cli._home import Home
-from churnbench_scorer import LedgerIndex, RunResult, events_of, study_report, wanted_events
+from churnbench_scorer import EVENTS_SHOWN, LedgerIndex, RunResult, events_of, html_report, study_report, wanted_events
 
-__all__ = ["Finished", "cell_object", "write_outcome", "write_report"]
+__all__ = ["REPORT", "Finished", "cell_object", "write_outcome", "write_report"]
+
+REPORT = "report.html"
+"""The report in a run's folder."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -70,25 +73,39 @@ def cell_object(finished: Finished) -> dict[str, Any]:
         "ages_days": summary.ages_days,
         "ttl_lapses": summary.ttl_lapses,
         "refreshes": summary.refreshes,
+        "refresh_cost": summary.refresh_cost,
         "cost_usd": summary.cost_usd,
         "latency": summary.latency,
         "seconds": {name: round(value, 3) for name, value in finished.seconds.items()},
     }
 
 
-async def write_report(home: Home, results: Sequence[RunResult], index: LedgerIndex, target: Path) -> None:
-    """Writes a report of runs over one world, with the events behind their stale answers."""
+async def write_report(home: Home, results: Sequence[RunResult], index: LedgerIndex, target: Path) -> Path:
+    """Writes a report of runs over one world, with the events behind their stale answers; the page's path.
+
+    Args:
+        home: where the ledger is.
+        results: the runs.
+        index: of their world.
+        target: the page, `NAME.html`; `NAME.md` stands beside it.
+    """
     reader = LedgerReader(home.log, ledger_topic(results[0].world), home.domain.codec)
-    seqs = {seq for result in results for seq in wanted_events(result.verdicts)}
-    text = study_report(results, await events_of(reader, index, seqs))
+    seqs = {seq for result in results for seq in wanted_events(result.verdicts, EVENTS_SHOWN)}
+    events = await events_of(reader, index, seqs)
+    _write(target.with_suffix(".md"), study_report(results, events))
+    return _write(target, html_report(results, events))
+
+
+def _write(target: Path, text: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(text, encoding="utf-8", errors="replace")
     partial.replace(target)
+    return target
 
 
 async def write_outcome(home: Home, finished: Finished, index: LedgerIndex) -> None:
-    """Writes `report.md`, then `summary.json`, which says that the run is finished."""
+    """Writes `report.html` and `report.md`, then `summary.json`, which says that the run is finished."""
     folder = home.folder(finished.manifest.run_id)
-    await write_report(home, [finished.result], index, folder.path / "report.md")
+    await write_report(home, [finished.result], index, folder.path / REPORT)
     folder.write("summary.json", msgspec.json.format(msgspec.json.encode(cell_object(finished)), indent=2) + b"\n")

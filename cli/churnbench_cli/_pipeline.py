@@ -9,6 +9,7 @@ from churnbench.cuts import Cut
 from churnbench.domain import Domain, Task
 from churnbench.errors import TerminalError
 from churnbench.records import Answer, Question, Refresh, Tick, Verdict
+from churnbench.registry import Registry
 from churnbench.runs import Manifest, Run, new_run_id
 from churnbench.sources import EmbeddedChunk
 from churnbench.stores.postgres import RunDatabase, embedded_server
@@ -17,7 +18,7 @@ from churnbench_agent import Agent, AgentSources, Routes, ScriptedReader
 from churnbench_cli._home import Home
 from churnbench_cli._outcome import Finished, write_outcome
 from churnbench_cli._output import Steps
-from churnbench_cli._plan import Cell, cell_config, provenance
+from churnbench_cli._plan import Cell, cell_config, provenance, run_settings
 from churnbench_cli._sources import Sources, documents_at, opened_sources
 from churnbench_producers import drive_frozen, frozen_times
 from churnbench_projectors import ProjectorHost
@@ -132,13 +133,16 @@ async def _ask(home: Home, run: Run, cell: Cell, sources: Sources, retry_failed:
 
 def run_result(
     manifest: Manifest,
-    cell: Cell,
+    registry: Registry,
     questions: Sequence[Question],
     answers: Sequence[Answer],
     verdicts: Sequence[Verdict],
     refreshes: Sequence[Refresh],
+    ticks: Sequence[Tick],
+    dead_letters: int,
 ) -> RunResult:
     """What a report is made of, from a run's records."""
+    cell = Cell.of(manifest)
     return RunResult(
         run_id=manifest.run_id,
         world=manifest.world.spec.name,
@@ -152,6 +156,11 @@ def run_result(
         answers=answers,
         verdicts=verdicts,
         summary=summarize(questions, answers, verdicts, refreshes),
+        refreshes=refreshes,
+        ticks=ticks,
+        ttls_ms={policy.name: policy.ttl_ms for policy in registry.classes if policy.ttl_ms is not None},
+        settings=run_settings(manifest),
+        dead_letters=dead_letters,
     )
 
 
@@ -194,7 +203,7 @@ async def execute(
         seconds["score"] = clock.monotonic() - begun
         await home.folder(run_id).export(run, manifest)
         dead = len(await run.topic("dead-letters").all())
-        result = run_result(manifest, cell, questions, answers, verdicts, refreshes)
+        result = run_result(manifest, registry, questions, answers, verdicts, refreshes, ticks, dead)
         finished = Finished(manifest, result, seconds, dead)
         await write_outcome(home, finished, index)
         if not keep:

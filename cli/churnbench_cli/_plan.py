@@ -21,7 +21,7 @@ from churnbench.events import from_millis, time_text
 from churnbench.runs import Manifest
 from churnbench.worlds import WorldManifest
 
-__all__ = ["WINDOWS", "Cell", "cell_config", "check_cell", "check_times", "default_time", "provenance"]
+__all__ = ["WINDOWS", "Cell", "cell_config", "check_cell", "check_times", "default_time", "provenance", "run_settings"]
 
 WINDOWS = {1: 1, 14: 14, 28: 29}
 """Window in days -> days from T' to T. The published 28-day window begins 29 days before T."""
@@ -172,4 +172,20 @@ def provenance(created_ms: int) -> dict[str, Any]:
         "packages": {d.name: d.version for d in sorted(distributions(), key=lambda d: d.name.lower())},
         "machine": {"system": platform.system(), "processor": platform.machine(), "byteorder": sys.byteorder},
         "started": from_millis(created_ms).isoformat(),
+    }
+
+
+def run_settings(manifest: Manifest) -> dict[str, str]:
+    """What a run was set to, name -> text, for people."""
+    config, code = manifest.config, manifest.provenance
+    commit = str(code.get("commit") or "")[:12]
+    return {
+        "T'": config["t_prime"],
+        "T": config["t"],
+        **{name: str(config[name]) for name in ("refresh", "rule", "refresh_by", "registry", "arm", "reader")},
+        "stores": ", ".join(f"{name} {store}" for name, store in config["stores"].items()),
+        "churnbench": " ".join(
+            filter(None, [str(code.get("churnbench", "")), commit, "changed" * bool(code.get("dirty"))])
+        ),
+        "config hash": manifest.config_hash,
     }

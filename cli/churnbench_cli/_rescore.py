@@ -29,23 +29,24 @@ async def _run(home: Home, name: str, json: bool) -> int:
     manifest = folder.manifest()
     questions, answers = folder.records("questions"), folder.records("answers")
     ticks, refreshes = folder.records("clock"), folder.records("refreshes")
-    cell = Cell.of(manifest)
+    registry, dead = home.domain.registries[Cell.of(manifest).registry], len(folder.records("dead-letters"))
     number = 1 + sum(1 for _ in folder.path.glob("verdicts-*.jsonl"))
     with steps(json) as progress:
         await prepare_world(home, manifest.world.spec, progress)
         async with opened_index(home, manifest.world, progress) as index:
-            verdicts = score(index, home.domain, home.domain.registries[cell.registry], ticks, questions, answers)
-            result = run_result(manifest, cell, questions, answers, verdicts, refreshes)
+            verdicts = score(index, home.domain, registry, ticks, questions, answers)
+            result = run_result(manifest, registry, questions, answers, verdicts, refreshes, ticks, dead)
             lines = b"".join(msgspec.json.encode(verdict) + b"\n" for verdict in verdicts)
             target = folder.write(f"verdicts-{number}.jsonl", lines)
-            await write_report(home, [result], index, folder.path / f"report-{number}.md")
-    finished = Finished(manifest, result, {}, len(folder.records("dead-letters")))
+            report = await write_report(home, [result], index, folder.path / f"report-{number}.html")
+    finished = Finished(manifest, result, {}, dead)
     if json:
         print_json(cell_object(finished))
         return 0
     counts = msgspec.to_builtins(result.summary.counts)
     print_table(manifest.run_id, ["verdict", "answers "], counts.items())
     say(f"wrote {target}")
+    say(f"report {report}")
     return 0
 
 

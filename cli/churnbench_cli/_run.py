@@ -17,7 +17,7 @@ from churnbench.worlds import WorldManifest
 from churnbench_cli._home import Home, opened_home
 from churnbench_cli._index import opened_index
 from churnbench_cli._options import Json, Partitions, Preset, Seed, SetRate, world_spec
-from churnbench_cli._outcome import Finished, cell_object, write_report
+from churnbench_cli._outcome import REPORT, Finished, cell_object, write_report
 from churnbench_cli._output import Steps, print_json, print_table, say, steps
 from churnbench_cli._pipeline import execute, new_run
 from churnbench_cli._plan import WINDOWS, Cell, check_cell, check_times, default_time
@@ -25,7 +25,7 @@ from churnbench_cli._tasks import draw_tasks, read_tasks
 from churnbench_cli._world import prepare_world
 from churnbench_projectors import make_embedder
 from churnbench_refresher import WAYS, find_policy
-from churnbench_scorer import Gold, LedgerIndex, accuracy
+from churnbench_scorer import Gold, LedgerIndex, accuracy, rounded
 
 __all__ = ["run"]
 
@@ -112,11 +112,12 @@ def _chosen(tasks: list[Task], wanted: str | None, limit: int | None) -> list[Ta
 def _row(finished: Finished) -> list[str]:
     result, counts = finished.result, finished.result.summary.counts
     share = accuracy(counts)
-    causes = ", ".join(f"{cls} {value:g}" for cls, value in result.summary.by_cause.items()) or "-"
+    blamed = sorted(result.summary.by_cause.items(), key=lambda item: (-item[1], item[0]))
+    causes = "\n".join(f"{cls} {rounded(share)}" for cls, share in blamed) or "-"
     return [
         result.window_text,
         result.refresh,
-        "-" if share is None else f"{100 * share:.1f} %",
+        "-" if share is None else f"{100 * share:.1f}%",
         str(counts.freshness_error),
         str(counts.unanswered),
         str(result.summary.exposed),
@@ -135,9 +136,9 @@ def _print_study(results: Sequence[Finished], report: Path) -> None:
 
 
 async def _finish(home: Home, done: list[Finished], index: LedgerIndex, json: bool, study: bool) -> int:
-    report = home.folder(done[0].manifest.run_id).path / "report.md"
+    report = home.folder(done[0].manifest.run_id).path / REPORT
     if study:
-        report = home.path / "reports" / f"{done[0].manifest.run_id}.md"
+        report = home.path / "reports" / f"{done[0].manifest.run_id}.html"
         await write_report(home, [finished.result for finished in done], index, report)
     if json:
         objects = [cell_object(finished) for finished in done]

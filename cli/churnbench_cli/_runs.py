@@ -13,6 +13,7 @@ from churnbench.runs import MANIFEST, Manifest, Run, RunFolder
 from churnbench.stores.postgres import RunDatabase, embedded_running, embedded_server
 from churnbench_cli._home import Home, opened_home
 from churnbench_cli._options import Json
+from churnbench_cli._outcome import REPORT
 from churnbench_cli._output import print_json, print_table, say
 
 __all__ = ["collect", "export", "list_", "remove", "run_ids", "show"]
@@ -78,7 +79,7 @@ async def show(run: RunName, json: Json = False) -> int:
     async with opened_home() as home:
         folder = home.run_folder(run)
         manifest = folder.manifest()
-        report = folder.path / "report.md"
+        report = folder.path / REPORT
         if json:
             print_json({"manifest": manifest, "config_hash": manifest.config_hash, "state": _state(folder)})
             return 0

@@ -1,33 +1,43 @@
 """Judges answers from the ledger alone."""
 
+from churnbench_scorer._cost import RefreshCost, StagedCost
 from churnbench_scorer._evidence import events_of, wanted_events
 from churnbench_scorer._gold import Gold, compare, differ, parsed
+from churnbench_scorer._headline import Headline, headline
+from churnbench_scorer._html import html_report
 from churnbench_scorer._intervals import LedgerIndex
 from churnbench_scorer._published import PublishedCounts, PublishedVerdict, published_counts, score_published
-from churnbench_scorer._report import EVENTS_SHOWN, study_report
-from churnbench_scorer._results import RunResult, StaleAnswer, finding, stale_answers
+from churnbench_scorer._report import study_report
+from churnbench_scorer._results import RunResult, StaleAnswer, stale_answers
+from churnbench_scorer._stale import EVENTS_SHOWN
 from churnbench_scorer._summary import Counts, Latency, Summary, accuracy, summarize
 from churnbench_scorer._verdicts import Judge, score
+from churnbench_scorer._wording import rounded
 
 __all__ = [
     "EVENTS_SHOWN",
     "Counts",
     "Gold",
+    "Headline",
     "Judge",
     "Latency",
     "LedgerIndex",
     "PublishedCounts",
     "PublishedVerdict",
+    "RefreshCost",
     "RunResult",
+    "StagedCost",
     "StaleAnswer",
     "Summary",
     "accuracy",
     "compare",
     "differ",
     "events_of",
-    "finding",
+    "headline",
+    "html_report",
     "parsed",
     "published_counts",
+    "rounded",
     "score",
     "score_published",
     "stale_answers",

@@ -6,16 +6,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from churnbench.cuts import Cut
-from churnbench.events import Event, canonical_line, time_text
-from churnbench.records import Verdict
-from churnbench_scorer._evidence import shown_events
-from churnbench_scorer._results import RunResult, StaleAnswer, finding, percent, stale_answers
+from churnbench.events import Event
+from churnbench_scorer._headline import headline
+from churnbench_scorer._results import RunResult
+from churnbench_scorer._stale import STALE_SHOWN, Explained, explained
+from churnbench_scorer._tables import (
+    Table,
+    age_table,
+    class_errors,
+    cost_table,
+    policies,
+    run_table,
+    staged_table,
+    tier_table,
+    verdict_table,
+    window_table,
+)
 
-__all__ = ["EVENTS_SHOWN", "study_report"]
-
-EVENTS_SHOWN = 20
-"""Events listed under a stale answer; all their seqs are in the run's verdicts."""
+__all__ = ["study_report"]
 
 
 def study_report(results: Sequence[RunResult], events: Mapping[int, Event]) -> str:
@@ -28,26 +36,49 @@ def study_report(results: Sequence[RunResult], events: Mapping[int, Event]) -> s
     """
     parts = [
         "# What stale data cost\n",
-        finding(results) + "\n" if results else "There are no runs to report on.\n",
+        *_headline(results),
         "## Table I. Accuracy and freshness errors\n",
         _table_one(results),
         "## Table II. Age of each class when asked, days\n",
-        _table_two(results),
+        _table(age_table(results)),
         "## Table IV. Freshness errors by class\n",
         "By the class of the staged table that the answer came from, as published, beside the classes whose change "
         "made it wrong.\n",
         _table_four(results),
         "## Table V. Accuracy by tier\n",
-        _table_five(results),
+        _table(tier_table(results)),
+        "## Refreshing\n",
+        "Rows staged are those of the first copy; the rest is what came after it.\n",
+        _table(cost_table(results)),
+        *(
+            f"### {_cell(result.label)}\n\n{_table(table)}"
+            for result in results
+            if (table := staged_table(result)).rows
+        ),
         "## Verdicts\n",
-        _verdicts(results),
+        _table(verdict_table(results)),
+        "## Runs\n",
+        _table(run_table(results)),
         "## Stale answers\n",
         *(_stale_of(result, events) for result in results),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _headline(results: Sequence[RunResult]) -> list[str]:
+    if not results:
+        return ["There are no runs to report on.\n"]
+    found = headline(results)
+    parts = (("How many", found.how_many), ("Why", found.why), ("At what cost", found.cost), ("Besides", found.rest))
+    invalid = [
+        f"**The run {result.run_id} is invalid: it met {result.dead_letters} records that are no events.**\n"
+        for result in results
+        if result.dead_letters
+    ]
+    return invalid + [f"**{name}.** {_cell(' '.join(said))}\n" for name, said in parts if said]
+
+
+def _lines(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     def line(cells: Sequence[Any]) -> str:
         return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
@@ -57,129 +88,68 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join([line(head), "|" + "|".join(["---"] * len(head)) + "|", *body]) + "\n"
 
 
+def _table(table: Table) -> str:
+    return _lines(table.head, table.rows)
+
+
 def _cell(value: Any) -> str:
     return " ".join(str(value).replace("|", r"\|").split())
 
 
 def _table_one(results: Sequence[RunResult]) -> str:
-    windows = list(dict.fromkeys(result.window_text for result in results))
-    policies = list(dict.fromkeys(result.refresh for result in results))
+    head = ["window", *(f"refresh {policy}" for policy in policies(results))]
 
-    def cell(window: str, policy: str) -> str:
-        return "; ".join(
-            f"{percent(r.summary.counts)} right, {r.summary.counts.freshness_error} stale"
-            for r in results
-            if (r.window_text, r.refresh) == (window, policy)
-        )
+    def cell(runs: Sequence[RunResult]) -> str:
+        return "; ".join(f"{run.accuracy_text} right, {run.summary.counts.freshness_error} stale" for run in runs)
 
-    head = ["window", *(f"refresh {policy}" for policy in policies)]
-    return _table(head, ([window, *(cell(window, policy) for policy in policies)] for window in windows))
-
-
-def _by_run(results: Sequence[RunResult], name: str, columns: Sequence[Mapping[str, str]], missing: str) -> str:
-    """A row for each key of any of `columns`, a column for each run."""
-    keys = sorted({key for column in columns for key in column})
-    head = [name, *(result.label for result in results)]
-    return _table(head, ([key, *(column.get(key, missing) for column in columns)] for key in keys))
-
-
-def _table_two(results: Sequence[RunResult]) -> str:
-    columns = [{cls: f"{age:g}" for cls, age in result.summary.ages_days.items()} for result in results]
-    return _by_run(results, "class", columns, "-")
+    return _lines(head, ([window.name, *map(cell, window.cells)] for window in window_table(results)))
 
 
 def _table_four(results: Sequence[RunResult]) -> str:
-    columns = []
-    for result in results:
-        staged, cause = result.summary.by_staged, result.summary.by_cause
-        classes = staged.keys() | cause.keys()
-        columns.append({cls: f"{_share(staged.get(cls, 0))} / {_share(cause.get(cls, 0))}" for cls in classes})
-    return _by_run(results, "class: table / cause", columns, "-")
-
-
-def _share(value: float) -> str:
-    return f"{round(value, 2):g}"
-
-
-def _table_five(results: Sequence[RunResult]) -> str:
-    columns = [{tier: percent(counts) for tier, counts in result.summary.by_tier.items()} for result in results]
-    return _by_run(results, "tier", columns, "-")
-
-
-def _verdicts(results: Sequence[RunResult]) -> str:
-    def row(result: RunResult) -> list[Any]:
-        summary = result.summary
-        counts = summary.counts
-        return [
-            result.label,
-            summary.answers,
-            counts.correct,
-            counts.freshness_error,
-            counts.reasoning_error,
-            counts.unanswered,
-            counts.parse_failure,
-            counts.transport_failure,
-            summary.exposed,
-            summary.ttl_lapses,
-            f"`{result.run_id}`",
-        ]
-
-    head = ["run", "answers", "correct", "stale", "reasoning", "of these unanswered", "parsing", "transport"]
-    return _table([*head, "exposed", "TTL lapses", "id"], (row(result) for result in results))
+    head = ["class: table / cause", *(result.label for result in results)]
+    rows = [
+        [found.name, *("-" if cell is None else " / ".join(cell) for cell in found.cells)]
+        for found in class_errors(results)
+    ]
+    return _lines(head, rows)
 
 
 def _stale_of(result: RunResult, events: Mapping[int, Event]) -> str:
-    stale = stale_answers(result)
-    head = f"### {result.label} (`{result.run_id}`)\n"
-    if not stale:
-        return f"{head}\nNone.\n"
-    return "\n".join([head, *(_stale(result, item, events) for item in stale)])
+    parts = [_stale(item) for item in explained(result, events)] or ["None.\n"]
+    if (more := result.summary.counts.freshness_error - STALE_SHOWN) > 0:
+        parts.append(f"{more} more are in the run's verdicts.\n")
+    return "\n".join([f"### {_cell(result.label)} (`{result.run_id}`)\n", *parts])
 
 
-def _stale(result: RunResult, item: StaleAnswer, events: Mapping[int, Event]) -> str:
-    question, answer, verdict = item
-    cause = verdict.cause
-    sets = " or ".join(" and ".join(chosen) for chosen in cause.sets) if cause is not None else "unknown"
-    vector = ", ".join(f"{cls} {_date(cut)}" for cls, cut in sorted(verdict.vector.items()))
-    return "\n".join(
-        [
-            f"#### {question.task_id}: {_cell(question.text)}\n",
-            f"- answered: {_text(answer.value)} ({verdict.detail})",
-            f"- true on {time_text(question.at_ms)}: {_text(verdict.gold)}",
-            f"- true for the data read: {_text(verdict.gold_at_vector)}",
-            f"- data read: {vector}",
-            f"- made wrong by: {sets}",
-            "",
-            _events(verdict, events),
-        ]
-    )
+def _stale(item: Explained) -> str:
+    lines = [
+        f"#### {item.task_id}: {_cell(item.question)}\n",
+        f"- answered: {_text(item.answer)} ({'torn' if item.torn else 'stale'})",
+        f"- true on {item.at}: {_text(item.gold)}",
+        f"- true for the data read: {_text(item.gold_at_vector)}",
+        f"- data read: {', '.join(f'{read.name} {read.as_of}' for read in item.reads)}",
+        f"- made wrong by: {item.blame}",
+    ]
+    if item.torn:
+        lines.append(f"- torn: {item.torn}")
+    return "\n".join([*lines, "", _events(item)])
 
 
-def _events(verdict: Verdict, events: Mapping[int, Event]) -> str:
-    marked, shown = set(verdict.marked), shown_events(verdict)[:EVENTS_SHOWN]
-    rows = []
-    for seq in shown:
-        event, flag = events.get(seq), "x" if seq in marked else ""
-        if event is None:
-            rows.append([seq, flag, "", "", "", ""])
-        else:
-            line = canonical_line(event)
-            rows.append([seq, flag, time_text(event.at_ms), event.kind, event.entity_id, _code(line)])
-    rest = len(verdict.events) - len(shown)
-    more = f"\n{rest} more; their seqs are in the run's verdicts.\n" if rest > 0 else ""
-    return _table(["seq", "cause", "at", "kind", "entity", "line"], rows) + more
+def _events(item: Explained) -> str:
+    rows = [
+        [event.seq, "x" if event.marked else "", event.at, event.kind, event.entity, _code(event.line)]
+        for event in item.events
+    ]
+    more = f"\n{item.rest} more; their seqs are in the run's verdicts.\n" if item.rest > 0 else ""
+    return _lines(["seq", "cause", "at", "kind", "entity", "line"], rows) + more
 
 
 def _code(text: str) -> str:
+    if not text:
+        return ""
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence}{text}{fence}" if len(fence) == 1 else f"{fence} {text} {fence}"
 
 
 def _text(value: Any) -> str:
     return "none" if value is None else _cell(repr(value))
-
-
-def _date(cut: Cut) -> str:
-    if cut.at_ms is not None:
-        return time_text(cut.at_ms)
-    return f"after {cut.events} records"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from churnbench.clock import DAY_MS
-from churnbench.events import time_text
-from churnbench.records import Answer, Question, Verdict
-from churnbench_scorer._summary import Counts, Summary, accuracy
+from churnbench.records import Answer, Question, Refresh, Tick, Verdict
+from churnbench_scorer._answers import last_answers
+from churnbench_scorer._summary import Summary, accuracy
+from churnbench_scorer._wording import share_text
 
-__all__ = ["RunResult", "StaleAnswer", "finding", "percent", "stale_answers"]
+__all__ = ["RunResult", "StaleAnswer", "stale_answers", "windows"]
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         answers: every answer.
         verdicts: one for each question with an answer.
         summary: the run in figures.
+        refreshes: every refresh of a staged table; without them a report cannot draw ages.
+        ticks: the run's clock; dates what was read live.
+        ttls_ms: class -> time to live, for the classes that have one.
+        settings: name -> what else was set, for people.
+        dead_letters: records that were no events; above 0 the run is invalid.
     """
 
     run_id: str
@@ -45,6 +51,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     answers: Sequence[Answer]
     verdicts: Sequence[Verdict]
     summary: Summary
+    refreshes: Sequence[Refresh] = ()
+    ticks: Sequence[Tick] = ()
+    ttls_ms: Mapping[str, int] = {}
+    settings: Mapping[str, str] = {}
+    dead_letters: int = 0
 
     @property
     def window_text(self) -> str:
@@ -56,6 +67,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """Window and refresh policy."""
         return f"{self.window_text}, {self.refresh}"
+
+    @property
+    def accuracy_text(self) -> str:
+        """Accuracy as a percentage, `-` where there is none."""
+        return share_text(accuracy(self.summary.counts))
 
 
 class StaleAnswer(NamedTuple):
@@ -69,10 +85,7 @@ class StaleAnswer(NamedTuple):
 def stale_answers(result: RunResult) -> list[StaleAnswer]:
     """The freshness errors of a run, in the order of its questions."""
     verdicts = {verdict.task_id: verdict for verdict in result.verdicts}
-    answers: dict[str, Answer] = {}
-    for answer in result.answers:
-        if answer.task_id not in answers or answer.attempt >= answers[answer.task_id].attempt:
-            answers[answer.task_id] = answer
+    answers = last_answers(result.answers)
     return [
         StaleAnswer(question, answers[question.task_id], verdicts[question.task_id])
         for question in result.questions
@@ -80,34 +93,9 @@ def stale_answers(result: RunResult) -> list[StaleAnswer]:
     ]
 
 
-def percent(counts: Counts) -> str:
-    """Accuracy as a percentage, `-` where there is none."""
-    share = accuracy(counts)
-    return "-" if share is None else f"{share * 100:.1f} %"
-
-
-def finding(results: Sequence[RunResult]) -> str:
-    """One paragraph: how many answers were stale, why, and what refreshing changes. Empty for no runs."""
-    if not results:
-        return ""
-    most = max(results, key=lambda result: result.summary.counts.freshness_error)
-    least = min(results, key=lambda result: result.summary.counts.freshness_error)
-    stale, asked = most.summary.counts.freshness_error, most.summary.answers
-    text = (
-        f"Questions about the world {most.world} were asked as of {time_text(most.t_ms)}. "
-        f"{stale} of {asked} answers ({most.label}) were right only for data that had since changed"
-    )
-    if most.summary.by_cause:
-        cls, share = max(most.summary.by_cause.items(), key=lambda item: item[1])
-        text += f", {round(share, 1):g} of them because of {cls}"
-    text += "."
-    if least.summary.counts.freshness_error < stale:
-        text += f" The fewest, {least.summary.counts.freshness_error}, came with {least.label}."
-    unanswered = max(result.summary.counts.unanswered for result in results)
-    never = max(r.summary.counts.reasoning_error - r.summary.counts.unanswered for r in results)
-    failed = max(r.summary.counts.parse_failure + r.summary.counts.transport_failure for r in results)
-    text += (
-        f" In no run were more than {unanswered} left unanswered for want of data, more than {never} wrong for "
-        f"any data, or more than {failed} lost in parsing or transport."
-    )
-    return text
+def windows(results: Iterable[RunResult]) -> dict[str, list[RunResult]]:
+    """Window -> its runs, both in the order given."""
+    found: dict[str, list[RunResult]] = {}
+    for result in results:
+        found.setdefault(result.window_text, []).append(result)
+    return found

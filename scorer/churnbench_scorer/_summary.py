@@ -11,6 +11,8 @@ import msgspec
 
 from churnbench.clock import DAY_MS
 from churnbench.records import Answer, Question, Refresh, Verdict
+from churnbench_scorer._answers import last_answers
+from churnbench_scorer._cost import StagedCost, distinct, staged_costs
 
 __all__ = ["Counts", "Latency", "Summary", "accuracy", "summarize"]
 
@@ -74,6 +76,7 @@ class Summary(msgspec.Struct, frozen=True):
         refreshes: refreshes of staged tables.
         cost_usd: of all answers; None where one of them does not know.
         latency: of the answers.
+        refresh_cost: work done to stage the copy, and to refresh it.
     """
 
     tasks: int
@@ -92,6 +95,7 @@ class Summary(msgspec.Struct, frozen=True):
     refreshes: int
     cost_usd: float | None
     latency: Latency
+    refresh_cost: StagedCost = StagedCost()
 
 
 def accuracy(counts: Counts) -> float | None:
@@ -111,13 +115,12 @@ def summarize(
     Of several answers to a question the one of the last attempt counts for its latency; all of them cost.
     """
     asked = {question.task_id: question for question in questions}
-    last: dict[str, Answer] = {}
+    given = list(answers)
+    last = last_answers(given)
     cost: float | None = 0.0
-    for answer in answers:
+    for answer in given:
         cost = None if cost is None or answer.cost_usd is None else cost + answer.cost_usd
-        if answer.task_id not in last or answer.attempt >= last[answer.task_id].attempt:
-            last[answer.task_id] = answer
-    done = list({(r.run, r.table, r.tick): r for r in refreshes}.values())
+    done = distinct(refreshes)
 
     def by(key: Callable[[Question], Any]) -> dict[str, Counts]:
         groups: dict[Any, list[Verdict]] = defaultdict(list)
@@ -142,6 +145,7 @@ def summarize(
         refreshes=len(done),
         cost_usd=cost,
         latency=_latency([answer.seconds for answer in last.values()]),
+        refresh_cost=staged_costs(done)[0],
     )
 
 

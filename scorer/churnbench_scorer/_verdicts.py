@@ -11,6 +11,7 @@ from churnbench.domain import Domain
 from churnbench.errors import IncompleteError
 from churnbench.records import Answer, CauseShare, Question, Tick, Verdict, VerdictName
 from churnbench.registry import Registry
+from churnbench_scorer._answers import last_answers
 from churnbench_scorer._causes import Causes
 from churnbench_scorer._differences import is_older
 from churnbench_scorer._gold import Gold, compare, differ
@@ -211,13 +212,12 @@ def score(
         TerminalError: a measure fails.
     """
     asked = {question.task_id: question for question in questions}
-    last: dict[str, Answer] = {}
-    for answer in answers:
+    given = list(answers)
+    for answer in given:
         if answer.task_id not in asked:
             raise IncompleteError(
                 f"the answer to {answer.task_id!r} has no question; questions and answers must be of one run"
             )
-        if answer.task_id not in last or answer.attempt >= last[answer.task_id].attempt:
-            last[answer.task_id] = answer
+    last = last_answers(given)
     judge = Judge(index, domain, registry, ticks)
     return [judge.verdict(question, last[task]) for task, question in asked.items() if task in last]
