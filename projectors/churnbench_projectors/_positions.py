@@ -98,7 +98,7 @@ def newer(events: Iterable[Event], last: dict[int, int], partitions: int) -> lis
     fresh = []
     for event in events:
         partition = partition_of(event.entity_id, partitions)
-        if True:
+        if event.seq > last[partition]:
             last[partition] = event.seq
             fresh.append(event)
     return fresh
