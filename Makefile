@@ -1,6 +1,6 @@
 # `make` alone lists the targets. Arguments go through ARGS: make run ARGS="--window 28", make test ARGS="-k log".
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench lock clean venv venv-dev
+.PHONY: help run test lint bench docs lock clean venv venv-dev
 
 ARGS ?=
 export PYTHON
@@ -22,6 +22,10 @@ lint: venv-dev ## ruff, mypy --strict and the import rules
 
 bench: venv-dev ## speed, as ratios beside the bare limit of the same run
 	.venv/bin/python -m benchmarks $(ARGS)
+
+docs: venv-dev ## the documentation as pages in site/, its generated parts anew; a warning is an error
+	.venv/bin/python -m tools.docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict $(ARGS)
 
 lock: ## requirements/*.txt anew from pyproject.toml (needs uv; ARGS=--upgrade takes the newest versions)
 	tools/lock.sh $(ARGS)
