@@ -13,7 +13,7 @@ from typing import Annotated, Any, ParamSpec
 import typer
 
 from churnbench.errors import ChurnBenchError, UsageError
-from churnbench_cli import _doctor, _log, _replay, _rescore, _run, _runs, _stop, _tasks, _verify, _world
+from churnbench_cli import _compare, _doctor, _log, _replay, _rescore, _run, _runs, _stop, _tasks, _verify, _world
 from churnbench_cli._output import say, warn
 
 __all__ = ["main"]
@@ -77,6 +77,7 @@ log.command("show")(_command(_log.show))
 log.command("topics")(_command(_log.topics))
 runs.command("list")(_command(_runs.list_))
 runs.command("show")(_command(_runs.show))
+runs.command("compare")(_command(_compare.compare))
 runs.command("export")(_command(_runs.export))
 runs.command("rm")(_command(_runs.remove))
 runs.command("gc")(_command(_runs.collect))

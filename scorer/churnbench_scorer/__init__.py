@@ -1,5 +1,6 @@
 """Judges answers from the ledger alone."""
 
+from churnbench_scorer._compare import Comparison, Flip, RunRecords, Side, compare_runs, mcnemar
 from churnbench_scorer._cost import RefreshCost, StagedCost
 from churnbench_scorer._evidence import events_of, wanted_events
 from churnbench_scorer._gold import Gold, compare, differ, parsed
@@ -16,7 +17,9 @@ from churnbench_scorer._wording import rounded
 
 __all__ = [
     "EVENTS_SHOWN",
+    "Comparison",
     "Counts",
+    "Flip",
     "Gold",
     "Headline",
     "Judge",
@@ -25,16 +28,20 @@ __all__ = [
     "PublishedCounts",
     "PublishedVerdict",
     "RefreshCost",
+    "RunRecords",
     "RunResult",
+    "Side",
     "StagedCost",
     "StaleAnswer",
     "Summary",
     "accuracy",
     "compare",
+    "compare_runs",
     "differ",
     "events_of",
     "headline",
     "html_report",
+    "mcnemar",
     "parsed",
     "published_counts",
     "rounded",

@@ -62,11 +62,13 @@ def _why(results: Sequence[RunResult]) -> list[str]:
     told = []
     if causes:
         parts = [f"{cls} ({rounded(share)})" for cls, share in causes]
-        text = f"The {_stale(most)} stale answers ({most.label}) are due to changes of {joined(parts)}"
-        told.append(text + ("; classes that share the blame for an answer share it." if len(causes) > 1 else "."))
-    torn = {run.label: run.summary.details.get("torn", 0) for run in results}
-    if any(torn.values()):
-        parts = [f"{number} ({label})" for label, number in torn.items() if number]
+        stale = "The stale answer" if _stale(most) == 1 else f"The {_stale(most)} stale answers"
+        told.append(f"{stale} ({most.label}) {'is' if _stale(most) == 1 else 'are'} due to changes of {joined(parts)}.")
+        if len(causes) > 1:
+            told.append("An answer with several classes to blame counts for each in part.")
+    torn = [(run.summary.details.get("torn", 0), run.label) for run in results]
+    parts = [f"{number} ({label})" for number, label in torn if number]
+    if parts:
         told.append(f"Torn, put together from data of different ages that was never true at one time: {joined(parts)}.")
     return told
 

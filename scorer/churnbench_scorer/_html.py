@@ -77,11 +77,13 @@ def html_report(results: Sequence[RunResult], events: Mapping[int, Event]) -> st
         events: seq -> event, for the events behind stale answers (`events_of`); those missing appear by their
             seq alone.
     """
+    bars = [_bar(result) for result in results]
+    shown = {part.kind for bar in bars for part in bar.parts}
     return _template().render(
         results=results,
         headline=headline(results),
-        bars=[_bar(result) for result in results],
-        kinds=_KINDS,
+        bars=bars,
+        kinds=[kind for kind in _KINDS if kind[0] in shown],
         policies=policies(results),
         windows=window_table(results),
         ages=age_table(results),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from churnbench.records import Answer, Question, Refresh, Verdict
 from churnbench_scorer._answers import last_answers
 from churnbench_scorer._cost import StagedCost, distinct, staged_costs
 
-__all__ = ["Counts", "Latency", "Summary", "accuracy", "summarize"]
+__all__ = ["Counts", "Latency", "Summary", "accuracy", "counts_of", "summarize", "total_shares"]
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -126,12 +126,12 @@ def summarize(
         groups: dict[Any, list[Verdict]] = defaultdict(list)
         for verdict in verdicts:
             groups[key(asked[verdict.task_id])].append(verdict)
-        return {str(name): _counts(groups[name]) for name in sorted(groups)}
+        return {str(name): counts_of(groups[name]) for name in sorted(groups)}
 
     return Summary(
         tasks=len(asked),
         answers=len(verdicts),
-        counts=_counts(verdicts),
+        counts=counts_of(verdicts),
         details=_details(verdicts),
         exposed=sum(verdict.exposed for verdict in verdicts),
         unattributed=sum(verdict.unattributed for verdict in verdicts),
@@ -149,7 +149,8 @@ def summarize(
     )
 
 
-def _counts(verdicts: Iterable[Verdict]) -> Counts:
+def counts_of(verdicts: Iterable[Verdict]) -> Counts:
+    """How many of `verdicts` are which."""
     counts: dict[str, int] = defaultdict(int)
     for verdict in verdicts:
         counts[verdict.verdict] += 1
@@ -181,14 +182,15 @@ def _staged(verdicts: Iterable[Verdict], answers: dict[str, Answer], refreshes: 
         known = [(at, owners[table]) for table, at in dated.items() if at is not None]
         oldest = sorted({owner for at, owner in known if at == min(known)[0]})
         shares.append({owner: 1 / len(oldest) for owner in oldest})
-    return _total(shares)
+    return total_shares(shares)
 
 
 def _causes(verdicts: Iterable[Verdict]) -> dict[str, float]:
-    return _total(verdict.cause.shares for verdict in verdicts if verdict.cause is not None)
+    return total_shares(verdict.cause.shares for verdict in verdicts if verdict.cause is not None)
 
 
-def _total(shares: Iterable[dict[str, float]]) -> dict[str, float]:
+def total_shares(shares: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Class -> the sum of its shares, by class."""
     parts: dict[str, list[float]] = defaultdict(list)
     for each in shares:
         for cls, share in each.items():

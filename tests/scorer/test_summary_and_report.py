@@ -2,84 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
-from churnbench.records import Answer, Question, Refresh, Verdict
+from churnbench.records import Verdict
 from churnbench_scorer import (
     Counts,
     Latency,
-    RunResult,
     accuracy,
-    score,
     study_report,
     summarize,
     wanted_events,
 )
-from tests.scorer.stories import STORY, Scene, T, day
-from tests.toy import MEASURES, REGISTRY, TOY, Moved, event
-
-
-def ask(number: int, measure: str, params: dict[str, Any]) -> Question:
-    kind, tier = MEASURES[measure].answer_type, 1 + number % 2
-    return Question(f"t{number}", measure, params, kind, tier, "tests", "T0", f"{measure} {params}?", T)
-
-
-def refreshed(scene: Scene, table: str, owner: str, number: int, embeds: tuple[str, ...] = ()) -> Refresh:
-    cuts = dict.fromkeys((owner, *embeds), scene.cut(number))
-    return Refresh("r", table, number, day(number), cuts, owner, "replay", "age", 3, 3, 90, 1, 0.1, "0" * 32)
-
-
-class Study:
-    """Five questions, one of them stale, one never answered, one retried."""
-
-    def __init__(self) -> None:
-        self.scene = scene = Scene()
-        self.questions = [
-            ask(0, "parcels_in_depot", {"depot": "north"}),
-            ask(1, "parcels_in_depot", {"depot": "east"}),
-            ask(2, "moves_window", {"days": 7}),
-            ask(3, "weight_of", {"parcel": "p0"}),
-            ask(4, "weight_of", {"parcel": "p1"}),
-        ]
-        places = scene.read("parcels_in_depot", {"location": 2, "registration": 2})
-        places = msgspec.structs.replace(places, tables=["locations"])
-        scans = scene.read("weight_of", {"weight": 0})
-        self.answers = [
-            Answer("t0", T, T, "3", 3, "answered", [places], seconds=1.0),
-            Answer("t1", T, T, "2", 2, "answered", [places], seconds=3.0),
-            Answer("t2", T, T, None, None, "unanswered", [], seconds=2.0),
-            Answer("t3", T, T, None, None, "transport_failure", [], seconds=50.0, cost_usd=0.25),
-            Answer("t3", T, T, "2.0", 2.0, "answered", [scans], attempt=2, seconds=4.0, cost_usd=0.5),
-            Answer("t4", T, T, None, None, "transport_failure", [], seconds=60.0),
-        ]
-        self.verdicts = score(scene.index, TOY, REGISTRY, scene.ticks, self.questions, self.answers)
-        self.refreshes = [
-            refreshed(scene, "locations", "location", 0, ("registration",)),
-            refreshed(scene, "locations", "location", 2, ("registration",)),
-            refreshed(scene, "stock", "registration", 3),
-            refreshed(scene, "depots", "registration", 1, ("location",)),
-            refreshed(scene, "documents", "weight", 0),
-        ]
-        self.summary = summarize(self.questions, self.answers, self.verdicts, [*self.refreshes, self.refreshes[-1]])
-
-    def result(self, **changes: Any) -> RunResult:
-        result = RunResult(
-            run_id="run-1",
-            world="small-7-abcd",
-            t_prime_ms=day(0),
-            t_ms=T,
-            refresh="tiered",
-            registry="paper",
-            reader="scripted",
-            questions=self.questions,
-            answers=self.answers,
-            verdicts=self.verdicts,
-            summary=self.summary,
-        )
-        return msgspec.structs.replace(result, **changes)
+from tests.scorer.stories import STORY, day
+from tests.scorer.study import Study
+from tests.toy import Moved, event
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +77,8 @@ def test_the_report_shows_each_stale_answer_with_both_golds_and_the_events(study
     events = {e.seq: e for e in STORY}
     assert wanted_events(study.verdicts) == {6, 7, 9}
     report = study_report([study.result()], events)
-    assert (
-        "1 of 5 answers (4 days, tiered) were right only for data that had since changed, 1 of them because of"
-        in report
-    )
+    assert "**How many.** After 4 days: 1 of 5 (20.0 %) with refresh tiered." in report
+    assert "**Why.** The stale answer (4 days, tiered) is due to changes of location (1)." in report
     assert "| 4 days | 50.0 % right, 1 stale |" in report
     assert "| registration | 3 |" in report
     assert "| location | 1 / 1 |" in report
@@ -165,7 +100,7 @@ def test_a_study_has_a_column_for_each_policy_and_a_row_for_each_window(study: S
     assert "| window | refresh tiered | refresh off |" in report
     assert "| 28 days | 50.0 % right, 1 stale | 100.0 % right, 0 stale |" in report
     assert "| 1 day |  | 100.0 % right, 0 stale |" in report
-    assert "The fewest, 0, came with 28 days, off." in report
+    assert "After 28 days: 1 of 5 (20.0 %) with refresh tiered and 0 of 1 (0.0 %) with refresh off." in report
     # Events that were not fetched appear by their seq.
     assert "| 9 | x |  |  |  |  |" in report
 
