@@ -178,6 +178,22 @@ class ProjectorContract(ABC):
             assert await new.fingerprint() == self.expected(events)
             assert await late.cut() == Cut({0: len(events) - 1})
 
+    async def test_an_owner_behind_whom_the_view_was_emptied_is_refused(self) -> None:
+        """Its batch does not follow what is stored: events between would be missing."""
+        if not self.shared:
+            pytest.skip("each projector has a store of its own")
+        events = list(self.examples)
+        third = len(events) // 3
+        async with self.store(1) as make:
+            owner = await make()
+            await owner.apply(events[:third], Cut({0: third - 1}))
+            await (await make()).reset()
+            with pytest.raises(CutMovedError):
+                await owner.apply(events[third:], Cut({0: len(events) - 1}))
+            assert await owner.cut() == Cut.empty(1)
+            await owner.apply(events, Cut({0: len(events) - 1}))
+            assert await owner.fingerprint() == self.expected(events)
+
     async def test_two_owners_at_once_apply_each_batch_once(self) -> None:
         """Who loses the race reads the cut anew and goes on from there."""
         if not self.shared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import pytest
 
 from churnbench.cuts import Cut
 from churnbench.errors import DecodeError, SequenceGapError, SourceUnavailableError
+from churnbench.events import Event
 from churnbench.log import SqliteLog, cut_at
 from churnbench.log._ledger import ledger_record
 from churnbench.records import Tick, Watermark
@@ -80,6 +81,18 @@ async def stage(tmp_path: Path, database: RunDatabase, request: pytest.FixtureRe
 async def one(tmp_path: Path, database: RunDatabase) -> AsyncIterator[Stage]:
     async with _staged(tmp_path, database, 1) as stage:
         yield stage
+
+
+class _Forgetful(FaultyProjector):
+    forgets = False
+    other: Projector
+
+    async def apply(self, events: Sequence[Event], cut: Cut) -> None:
+        if self.forgets:
+            self.forgets = False
+            await self.other.reset()
+            raise SourceUnavailableError("it is being started again")
+        await super().apply(events, cut)
 
 
 def _folded(tables, hours: int) -> str:
@@ -166,6 +179,17 @@ async def test_a_store_that_forgot_what_it_had_stored_is_filled_again(one: Stage
     await WarehouseProjector(one.database, TOY.warehouse, 1).reset()
     await host.reach(await one.tick(1, 60))
     assert await projectors[0].fingerprint() == _folded(TOY.warehouse.tables, 60)
+
+
+async def test_a_store_that_forgot_while_it_was_not_answering_is_filled_again(one: Stage) -> None:
+    forgetful = _Forgetful(one.projectors()[0], 0.0, random.Random(1))
+    forgetful.other = WarehouseProjector(one.database, TOY.warehouse, 1)
+    host = one.host([forgetful])
+    await host.reach(await one.tick(0, 10))
+    forgetful.forgets = True
+    await host.reach(await one.tick(1, 60))
+    assert not forgetful.forgets
+    assert await forgetful.fingerprint() == _folded(TOY.warehouse.tables, 60)
 
 
 async def test_a_record_that_is_no_event_is_buried_before_what_follows_is_applied(one: Stage) -> None:
