@@ -20,6 +20,7 @@ from churnbench_scorer._tables import (
     cost_table,
     policies,
     run_table,
+    shared_settings,
     staged_table,
     tier_table,
     verdict_table,
@@ -96,6 +97,7 @@ def html_report(results: Sequence[RunResult], events: Mapping[int, Event]) -> st
         verdicts=verdict_table(results),
         sections=[_section(number, result, events) for number, result in enumerate(results)],
         runs=run_table(results),
+        shared=shared_settings(results),
     )
 
 

@@ -17,6 +17,7 @@ from churnbench_scorer._tables import (
     cost_table,
     policies,
     run_table,
+    shared_settings,
     staged_table,
     tier_table,
     verdict_table,
@@ -59,6 +60,8 @@ def study_report(results: Sequence[RunResult], events: Mapping[int, Event]) -> s
         _table(verdict_table(results)),
         "## Runs\n",
         _table(run_table(results)),
+        *(f"- {_cell(name)}: {_cell(value)}" for name, value in shared_settings(results).items()),
+        "",
         "## Stale answers\n",
         *(_stale_of(result, events) for result in results),
     ]

@@ -19,6 +19,7 @@ __all__ = [
     "cost_table",
     "policies",
     "run_table",
+    "shared_settings",
     "staged_table",
     "tier_table",
     "verdict_table",
@@ -152,7 +153,18 @@ def staged_table(result: RunResult) -> Table:
 
 
 def run_table(results: Sequence[RunResult]) -> Table:
-    """What each run was set to, a row a run."""
-    names = list(dict.fromkeys(name for result in results for name in result.settings))
-    head = ["run", "id", *names]
-    return Table(head, [[run.label, run.run_id, *(run.settings.get(name, "-") for name in names)] for run in results])
+    """What tells the runs apart, a column a run: ids, and the settings that are not the same in all."""
+    shared = shared_settings(results)
+    names = [name for name in _settings(results) if name not in shared]
+    rows = [[name, *(run.settings.get(name, "-") for run in results)] for name in names]
+    return Table(["", *(run.label for run in results)], [["id", *(run.run_id for run in results)], *rows])
+
+
+def shared_settings(results: Sequence[RunResult]) -> dict[str, str]:
+    """The settings that are the same in all runs; empty for no runs."""
+    found = {name: {run.settings.get(name, "-") for run in results} for name in _settings(results)}
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
+
+
+def _settings(results: Sequence[RunResult]) -> list[str]:
+    return list(dict.fromkeys(name for run in results for name in run.settings))
