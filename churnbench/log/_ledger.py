@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
-from zlib import crc32
 
 from churnbench.cuts import Cut, partition_of
 from churnbench.errors import CorruptLogError, DecodeError, IncompleteError, SequenceGapError
@@ -21,7 +20,7 @@ from churnbench.log._protocol import Log, NewRecord, Record
 __all__ = ["COMPLETE", "LedgerBatch", "LedgerReader", "LedgerWriter", "cut_at", "ledger_end", "ledger_record"]
 
 COMPLETE = "~complete"
-_REMEMBERED = 1 << 16
+_REMEMBERED = 1 << 14
 _TAIL = 10_000
 
 
@@ -94,7 +93,7 @@ class LedgerReader:
         self.topic = topic
         self.codec = codec
         self.kinds = frozenset(kinds) if kinds is not None else None
-        self._seen: dict[int, dict[int, int]] = {}
+        self._seen: dict[int, dict[int, bytes]] = {}
 
     async def records(
         self, after: Cut, upto: Cut | None = None, *, follow: bool = False, batch: int = 5000
@@ -152,7 +151,7 @@ class LedgerReader:
             sequence, kind = _stamp(record)
             if sequence <= position:
                 known = seen.get(sequence)
-                if known is not None and known != crc32(record.value):
+                if known is not None and known != record.value:
                     raise CorruptLogError(f"{record.where} repeats sequence {sequence} with other bytes")
                 continue
             if sequence != position + 1:
@@ -163,7 +162,7 @@ class LedgerReader:
             if target is not None and sequence > target:
                 break
             position = sequence
-            seen[sequence] = crc32(record.value)
+            seen[sequence] = record.value
             if len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]
             fresh.append(Stamped(sequence, kind, record))
