@@ -71,6 +71,15 @@ def _environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C"}
 
 
+def _advice() -> str:
+    if os.geteuid() == 0:
+        return (
+            "PostgreSQL refuses root and runs as nobody, who needs `setpriv` of util-linux and the capability "
+            "DAC_OVERRIDE to enter this folder; run as another user, or set CHURNBENCH_HOME to a folder open to all"
+        )
+    return "set CHURNBENCH_HOME to a writable folder"
+
+
 class Cluster:
     """The cluster whose data is in `data`.
 
@@ -111,9 +120,7 @@ class Cluster:
             (self.data / "churnbench.conf").write_text(settings)
             self._run_until_ready(sockets)
         except OSError as error:
-            raise UsageError(
-                f"cannot start PostgreSQL in {self.data}: {error.strerror}; set CHURNBENCH_HOME to a writable folder"
-            ) from error
+            raise UsageError(f"cannot start PostgreSQL in {self.data}: {error.strerror}; {_advice()}") from error
 
     def stop(self) -> bool:
         """Ends sessions and stops the server; False where none ran."""
@@ -176,7 +183,7 @@ class Cluster:
             lines = done.stderr.strip().splitlines()
             raise SourceUnavailableError(
                 f"cannot make a PostgreSQL cluster in {self.data}: {lines[0] if lines else done.returncode}; "
-                "set CHURNBENCH_HOME to another folder, or run as another user"
+                f"{_advice()}"
             )
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write("include 'churnbench.conf'\n")
