@@ -19,8 +19,8 @@ from pydantic_core import PydanticUndefined
 
 from churnbench.config import Settings
 from churnbench.domain import find_domain
+from churnbench_cli import main as program
 from churnbench_cli._app import app
-from churnbench_cli._app import main as program
 from churnbench_sam._presets import PRESETS
 from churnbench_sam._simulator import PROCESSES
 
