@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,23 +89,15 @@ class Shell:
 
 
 @pytest.fixture(scope="session")
-def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Shell]]:
-    """A shell for each name, in a home that nothing else uses."""
-    made: dict[str, Shell] = {}
-
-    def shell(name: str) -> Shell:
-        if name not in made:
-            made[name] = Shell(tmp_path_factory.mktemp(f"home {name}"), tmp_path_factory.mktemp("elsewhere"))
-        return made[name]
-
-    yield shell
-    for used in made.values():
-        used("churnbench stop")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """One home for all pages."""
+    made = Shell(tmp_path_factory.mktemp("home of the pages"), tmp_path_factory.mktemp("elsewhere"))
+    yield made
+    made("churnbench stop")
 
 
 @pytest.fixture(scope="session")
-def study(shells: Callable[[str], Shell]) -> tuple[Shell, str]:
-    """The shell in which `make run` was carried out, and what it printed."""
-    shell = shells("README.md")
+def study(shell: Shell) -> str:
+    """What `make run` prints."""
     # The recipe's last line; what it waits for makes the environment that the tests run in.
-    return shell, shell("churnbench run")
+    return shell("churnbench run")

@@ -1,5 +1,4 @@
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,13 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 SHOWN = {page: found for page in PAGES if (found := snippets(page))}
 
 
-def carried_out(snippet: Snippet, shell: Shell, study: tuple[Shell, str]) -> tuple[list[str], list[str]]:
+def carried_out(snippet: Snippet, shell: Shell, study: str) -> tuple[list[str], list[str]]:
     """The lines shown and the lines printed."""
     command, shown = snippet.command, snippet.shown
     if command == BEGINNING:
-        return [*shown, "..."], study[1].splitlines()
+        return [*shown, "..."], study.splitlines()
     if command.startswith("make "):
-        return shown, study[1].splitlines() if command == "make run" else []
+        return shown, study.splitlines() if command == "make run" else []
     if re.search(r"\b(RUN|OTHER)\b", command):
         runs = shell.runs()
         for name, run in (("RUN", runs[-1]), ("OTHER", runs[-2] if len(runs) > 1 else "")):
@@ -26,11 +25,9 @@ def carried_out(snippet: Snippet, shell: Shell, study: tuple[Shell, str]) -> tup
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
-def test_every_command_of_a_page_runs_and_prints_what_is_shown(
-    page: Path, shells: Callable[[str], Shell], study: tuple[Shell, str]
-) -> None:
+def test_every_command_of_a_page_runs_and_prints_what_is_shown(page: Path, shell: Shell, study: str) -> None:
     for snippet in SHOWN[page]:
-        shown, printed = carried_out(snippet, shells(page.name), study)
+        shown, printed = carried_out(snippet, shell, study)
         where = f"{page.name} line {snippet.line}: {snippet.command}"
         if shown:
             assert matches(shown, printed), "\n".join([where, "shown:", *shown, "printed:", *printed])

@@ -33,14 +33,14 @@ class Asked(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def cells(study: tuple[Shell, str]) -> dict[str, dict[str, Asked]]:
+def cells(shell: Shell, study: str) -> dict[str, dict[str, Asked]]:
     """Policy -> task -> what the 28-day run of the study did with it."""
-    shell, _ = study
     found = {}
     for run in json.loads(shell("churnbench runs list --json")):
         folder = RunFolder(shell.home / "runs" / run["run_id"])
-        config = folder.manifest().config
-        if config["window"] != 28 or config["rule"] != "exceeds" or config["registry"] != "paper":
+        manifest = folder.manifest()
+        config = manifest.config
+        if (config["window"], config["rule"], config["registry"], manifest.tasks) != (28, "exceeds", "paper", 180):
             continue
         answers = {answer.task_id: answer for answer in folder.records("answers")}
         verdicts = {verdict.task_id: verdict for verdict in folder.records("verdicts")}
