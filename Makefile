@@ -12,7 +12,7 @@ run: venv ## the reference study on the embedded profile: no server, no key
 	.venv/bin/churnbench run $(ARGS)
 
 test: venv-dev ## the test suite, without servers
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: venv-dev ## ruff, mypy --strict and the import rules
 	.venv/bin/ruff check .
