@@ -8,7 +8,6 @@ stored a record twice (`LedgerReader` drops the repeat). Kafka takes times from 
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -188,36 +187,19 @@ class KafkaLog:
 
     async def beginning_offsets(self, topic: str) -> dict[int, int]:
         """See `Log.beginning_offsets`."""
-        found = await self._offsets(topic, "earliest", None)
-        return {part: offset if offset is not None else 0 for part, offset in found.items()}
+        self._check_open()
+        return await self._topics.offsets(topic, "earliest")
 
     async def end_offsets(self, topic: str) -> dict[int, int]:
         """See `Log.end_offsets`."""
-        found = await self._offsets(topic, "latest", None)
-        return {part: offset if offset is not None else 0 for part, offset in found.items()}
+        self._check_open()
+        return await self._topics.offsets(topic, "latest")
 
     async def offsets_after(self, topic: str, time_ms: int) -> dict[int, int | None]:
         """See `Log.offsets_after`."""
-        return await self._offsets(topic, "for_timestamp", max(time_ms + 1, 0))
-
-    async def _offsets(self, topic: str, kind: str, time_ms: int | None) -> dict[int, int | None]:
         self._check_open()
-        partitions = await self._topics.partitions(topic)
-        spec = getattr(importlib.import_module("confluent_kafka.admin").OffsetSpec, kind)
-        wanted = spec() if time_ms is None else spec(time_ms)
-        place = importlib.import_module("confluent_kafka").TopicPartition
-        request = {place(topic, part): wanted for part in range(partitions)}
-        try:
-            found = await self._cluster.ask(
-                lambda: self._cluster.admin.list_offsets(request, request_timeout=self._cluster.patience),
-                "list the offsets of",
-                topic,
-            )
-        except NotFoundError:
-            self._topics.forget(topic)
-            raise
-        by_part = {where.partition: result.offset for where, result in found.items()}
-        return {part: by_part[part] if by_part[part] >= 0 else None for part in sorted(by_part)}
+        found = await self._topics.offsets(topic, "for_timestamp", max(time_ms + 1, 0))
+        return {part: offset if offset >= 0 else None for part, offset in found.items()}
 
     async def close(self) -> None:
         """See `Log.close`."""

@@ -24,7 +24,8 @@ Say = Callable[[str], None]
 _RESERVED = {
     "acks", "auto.offset.reset", "bootstrap.servers", "check.crcs", "delivery.report.only.error", "enable.auto.commit",
     "enable.auto.offset.store", "enable.gapless.guarantee", "enable.idempotence", "enable.partition.eof", "error_cb",
-    "group.id", "isolation.level", "logger", "max.in.flight", "max.in.flight.requests.per.connection", "message.timeout.ms",
+    "group.id", "isolation.level", "logger", "max.in.flight", "max.in.flight.requests.per.connection",
+    "message.timeout.ms",
     "metadata.broker.list", "on_delivery", "request.required.acks", "delivery.timeout.ms",
 }  # fmt: skip
 _SECRET = re.compile(r"password|secret|token|jaas|pem|oauth|assertion", re.IGNORECASE)
@@ -160,7 +161,9 @@ class Cluster:
         codes = self._library.KafkaError
         if error.code() in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED, codes._SSL):
             self._refusal = error
-        elif error.code() != codes.GROUP_AUTHORIZATION_FAILED:  # no group is used
+        elif error.code() == codes.GROUP_AUTHORIZATION_FAILED:
+            return  # no group is used
+        elif self._trouble is None or error.code() != codes._ALL_BROKERS_DOWN:  # that says less than the one before
             self._trouble = error
 
     @property
@@ -270,6 +273,7 @@ class Cluster:
         doing: str,
         topic: str | None = None,
         settled: frozenset[int] = frozenset(),
+        usable: Callable[[Any], bool] = lambda _: True,
     ) -> dict[Any, Any]:
         """The results of an admin request by its keys; asks again while the cluster is not able to answer.
 
@@ -278,6 +282,7 @@ class Cluster:
             doing: for the error, see `failure`.
             topic: for the error.
             settled: error codes that mean that it is done already; the result is None then.
+            usable: whether a result is one; the library gives some that are not where the time was over.
 
         Raises:
             ChurnBenchError: see `failure`; `TransientError` only when the patience is over.
@@ -293,6 +298,11 @@ class Cluster:
                         if error.args[0].code() not in settled:
                             raise
                         results[key] = None
+                    else:
+                        if not usable(results[key]):
+                            raise self._library.KafkaException(
+                                self._library.KafkaError(self._library.KafkaError._TIMED_OUT)
+                            )
                 return results
             except self._library.KafkaException as error:
                 self.admin.poll(0)

@@ -109,6 +109,30 @@ class KafkaTopics:
                 raise TransientError(f"Kafka at {self._cluster.name} still shows topic {topic!r}, which was deleted")
             await asyncio.sleep(0.02)
 
+    async def offsets(self, topic: str, which: str, *arguments: int) -> dict[int, int]:
+        """Partition -> offset; -1 where no record is as late as the time asked for.
+
+        Args:
+            topic: of which.
+            which: `earliest`, `latest` or `for_timestamp`.
+            arguments: the time in milliseconds for the last.
+        """
+        count = await self.partitions(topic)
+        wanted = getattr(self._admin_module.OffsetSpec, which)(*arguments)
+        request = {self._library.TopicPartition(topic, part): wanted for part in range(count)}
+        admin, patience, lowest = self._cluster.admin, self._cluster.patience, -1 if arguments else 0
+        try:
+            found = await self._cluster.ask(
+                lambda: admin.list_offsets(request, request_timeout=patience),
+                "list the offsets of",
+                topic,
+                usable=lambda result: result.offset >= lowest,
+            )
+        except NotFoundError:
+            self.forget(topic)
+            raise
+        return {part: found[place].offset for part, place in enumerate(request)}
+
     async def _described(self, topic: str) -> int:
         """The number of partitions, each with a leader, or 0 while one has none."""
         wanted = self._library.TopicCollection([topic])
