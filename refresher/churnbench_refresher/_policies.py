@@ -1,7 +1,7 @@
 """Refresh policies: which staged tables to refresh at a tick, and why.
 
 A policy is a pure function of the tick, the registry and the state. More policies join by the entry-point group
-`churnbench.refresh_policies`: each entry names a callable that takes the rule and gives a `Policy`.
+`churnbench.policies`: each entry names a callable that takes the rule and gives a `Policy`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from churnbench.registry import Registry
 
 __all__ = ["POLICY_GROUP", "RULES", "Due", "Off", "Policy", "State", "Tiered", "find_policy", "policies"]
 
-POLICY_GROUP = "churnbench.refresh_policies"
+POLICY_GROUP = "churnbench.policies"
 RULES = ("exceeds", "reaches")
 
 State = Mapping[str, int]
