@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import typer
 from pydantic_core import PydanticUndefined
@@ -53,9 +53,7 @@ def _commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 def _kind(hint: Any) -> str:
     """What a parameter takes, as a word; empty for a flag."""
     kinds = [_kind(inner) for inner in get_args(hint) if inner is not type(None)]
-    if kinds and (get_origin(hint) is not type or get_origin(hint) is list):
-        return kinds[0]
-    return "" if hint is bool else _TYPES.get(hint, "TEXT")
+    return kinds[0] if kinds else "" if hint is bool else _TYPES.get(hint, "TEXT")
 
 
 def _default(value: Any) -> str:
