@@ -10,6 +10,7 @@ from benchmarks._golds import gold_results
 from benchmarks._measure import Result, peak_memory_mib, show
 from benchmarks._projection import projection_results
 from benchmarks._world import world_results
+from churnbench.collector import collect_seldom
 
 PARTS: dict[str, Callable[[], list[Result]]] = {
     "world": world_results,
@@ -21,6 +22,7 @@ PARTS: dict[str, Callable[[], list[Result]]] = {
 
 def main() -> int:
     """Runs the parts and prints one table."""
+    collect_seldom()  # as the program does
     chosen = sys.argv[1:] or list(PARTS)
     unknown = [name for name in chosen if name not in PARTS]
     if unknown:

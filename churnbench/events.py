@@ -41,7 +41,7 @@ def to_millis(at: datetime) -> int:
     return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One change of the world.
 
     Attributes:
@@ -87,7 +87,7 @@ class EventKind(msgspec.Struct, frozen=True):
     upcasters: Mapping[int, Upcaster] = {}
 
 
-class _Envelope(msgspec.Struct, frozen=True):
+class _Envelope(msgspec.Struct, frozen=True, gc=False):
     seq: int
     at: int
     kind: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
@@ -154,26 +155,41 @@ async def _advance(
         )
 
     at = cut
-    async for got in reader.batches(cut, upto, batch=batch, undecodable=note if bury is not None else None):
-        if dead and bury is not None:
-            await bury(tuple(dead))
-            dead.clear()
-        moved = at.moved({got.partition: got.position})
-        target = Cut({got.partition: got.position}, upto.at_ms if moved.covers(upto) else None)
-        done = await _finished(
-            asyncio.gather(
-                *(f.apply([e for e in got.events if e.kind in f.projector.kinds], target) for f in group),
-                return_exceptions=True,
+    batches = reader.batches(cut, upto, batch=batch, undecodable=note if bury is not None else None)
+    async with aclosing(_ahead(batches)) as source:
+        async for got in source:
+            if dead and bury is not None:
+                letters = tuple(dead)
+                dead.clear()
+                await bury(letters)
+            moved = at.moved({got.partition: got.position})
+            target = Cut({got.partition: got.position}, upto.at_ms if moved.covers(upto) else None)
+            done = await _finished(
+                asyncio.gather(
+                    *(f.apply([e for e in got.events if e.kind in f.projector.kinds], target) for f in group),
+                    return_exceptions=True,
+                )
             )
-        )
-        at = moved
-        for outcome in done:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, CutMovedError):
-                raise outcome
-        group[:] = [f for f, outcome in zip(group, done, strict=True) if outcome is None]
-        if not group:
-            break
+            at = moved
+            for outcome in done:
+                if isinstance(outcome, BaseException) and not isinstance(outcome, CutMovedError):
+                    raise outcome
+            group[:] = [f for f, outcome in zip(group, done, strict=True) if outcome is None]
+            if not group:
+                break
     return at.events - cut.events
+
+
+async def _ahead(source: AsyncIterator[_T]) -> AsyncGenerator[_T, None]:
+    """The items of `source`, the next one read and decoded while the stores work on the present one."""
+    following = asyncio.ensure_future(anext(source, None))
+    try:
+        while (item := await following) is not None:
+            following = asyncio.ensure_future(anext(source, None))
+            yield item
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 async def _finished(work: Awaitable[_T]) -> _T:
