@@ -15,6 +15,7 @@ from churnbench.clock import Clock
 from churnbench.errors import NotFoundError, UsageError
 from churnbench.log._kafka_cluster import Cluster, Say
 from churnbench.log._kafka_consumer import AssignReader
+from churnbench.log._kafka_options import ClusterOptions
 from churnbench.log._kafka_producer import Appender
 from churnbench.log._kafka_topics import KafkaTopics
 from churnbench.log._protocol import NewRecord, Record
@@ -50,11 +51,11 @@ class KafkaLog:
         options: Mapping[str, object] | None = None,
         *,
         replication: int = -1,
-        patience: float = 30.0,
+        patience: float = 60.0,
         say: Say | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._cluster = Cluster(servers, options, patience=patience, say=say, clock=clock)
+        self._cluster = Cluster(ClusterOptions(servers, options), patience, say, clock)
         self._topics = KafkaTopics(self._cluster, replication)
         self._appender = Appender(self._cluster)
         self._writer = ThreadPoolExecutor(1, "kafka-writer")

@@ -1,4 +1,4 @@
-"""How a Kafka cluster is reached: options, secrets, waiting for it, and what its errors mean."""
+"""How a Kafka cluster is reached: its clients, waiting for it, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -6,106 +6,43 @@ import asyncio
 import contextlib
 import importlib
 import logging
-import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import SecretStr
-
 from churnbench.clock import Clock, SystemClock
 from churnbench.errors import ChurnBenchError, CorruptLogError, NotFoundError, TransientError, UsageError
+from churnbench.log._kafka_options import ClusterOptions, library
 
-__all__ = ["Cluster", "Say", "library"]
+__all__ = ["Cluster", "Say"]
 
 Say = Callable[[str], None]
 """Told in one line what is being waited for."""
 
-_RESERVED = {
-    "acks", "auto.offset.reset", "bootstrap.servers", "check.crcs", "delivery.report.only.error", "enable.auto.commit",
-    "enable.auto.offset.store", "enable.gapless.guarantee", "enable.idempotence", "enable.partition.eof", "error_cb",
-    "group.id", "isolation.level", "logger", "max.in.flight", "max.in.flight.requests.per.connection",
-    "message.timeout.ms",
-    "metadata.broker.list", "on_delivery", "request.required.acks", "delivery.timeout.ms",
-}  # fmt: skip
-_SECRET = re.compile(r"password|secret|token|jaas|pem|oauth|assertion", re.IGNORECASE)
-_DEFAULTS: dict[str, Any] = {
-    "client.id": "churnbench",
-    "log_level": 0,  # every error reaches the caller; librdkafka's own lines on stderr would only repeat them
-    "reconnect.backoff.max.ms": 1000,
-    "socket.keepalive.enable": True,
-}
 _TRY_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
+_HINT_SECONDS = 3.0
+"""A failure that passes sooner, as that of a new topic whose leader is just being made known, is no news."""
 _log = logging.getLogger("churnbench.log")
-_library_log = logging.getLogger("churnbench.log.librdkafka")
-_library_log.addHandler(logging.NullHandler())
-
-
-def library() -> Any:
-    """The client library.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise UsageError(
-            f"the Kafka log needs confluent-kafka, which cannot be imported ({error}); "
-            "install it with: pip install 'churnbench[servers]'"
-        ) from error
 
 
 class Cluster:
-    """A cluster's address and options; made without connecting.
+    """A cluster; made without connecting.
 
     Args:
-        servers: bootstrap servers, `host:port` with commas between.
-        options: librdkafka's options for security, limits and tuning. Those that the log's promises rest on
-            cannot be set. Values that are `SecretStr`, or whose names say that they are secret, appear in no text.
+        options: its address and what its clients are configured with.
         patience: seconds after which a cluster that does not answer is given up.
         say: told what is waited for; None: the logger `churnbench.log`.
         clock: for the waiting; None: the machine's.
-
-    Raises:
-        UsageError: no servers, an option that cannot be set, or the client library is not installed.
     """
 
     def __init__(
-        self,
-        servers: str,
-        options: Mapping[str, object] | None = None,
-        *,
-        patience: float = 30.0,
-        say: Say | None = None,
-        clock: Clock | None = None,
+        self, options: ClusterOptions, patience: float = 60.0, say: Say | None = None, clock: Clock | None = None
     ) -> None:
-        if not servers.strip(" ,"):
-            raise UsageError("no Kafka bootstrap servers given; name at least one as host:port")
-        self.servers = servers
+        self.options = options
         self.patience = patience
         self.say: Say = say if say is not None else _log.warning
         self.clock = clock if clock is not None else SystemClock()
-        given = dict(options or {})
-        reserved = sorted(_RESERVED & given.keys())
-        if reserved:
-            raise UsageError(f"the Kafka option {reserved[0]!r} is set by the log itself; remove it")
-        self._options = {k: v.get_secret_value() if isinstance(v, SecretStr) else v for k, v in given.items()}
-        self._secrets = sorted(
-            {
-                str(self._options[name])
-                for name, value in given.items()
-                if (isinstance(value, SecretStr) or _SECRET.search(name)) and str(self._options[name])
-            },
-            key=len,
-            reverse=True,
-        )
-        limit = str(self._options.get("message.max.bytes", 16 << 20))
-        if not limit.isdigit():
-            raise UsageError(f"the Kafka option message.max.bytes is {limit!r}; give a number of bytes")
-        self.max_message_bytes = int(limit)
-        """The largest record: 16 MiB unless the options say otherwise."""
         self._library = library()
         self._admin: Any = None
         self._reachable = False
@@ -115,35 +52,32 @@ class Cluster:
         self._trouble: Any = None
 
     def __repr__(self) -> str:
-        """The address alone; options may hold secrets."""
+        """The address alone."""
         return f"Cluster({self.name!r})"
 
     @property
     def name(self) -> str:
-        """The bootstrap servers, without anything before an @."""
-        return re.sub(r"[^,/@\s]+@", "***@", self.servers)
+        """See `ClusterOptions.name`."""
+        return self.options.name
 
-    def config(self, own: Mapping[str, object]) -> dict[str, object]:
-        """The configuration of one client: defaults, the options, and what this client needs of its `own`."""
-        return {
-            **_DEFAULTS,
-            **{"message.max.bytes": self.max_message_bytes},
-            **self._options,
-            "bootstrap.servers": self.servers,
-            "error_cb": self._note,
-            "logger": _library_log,
-            **own,
-        }
+    def text(self, error: Any) -> str:
+        """See `ClusterOptions.text`."""
+        return self.options.text(error)
 
-    def client(self, kind: str, own: Mapping[str, object]) -> Any:
+    def client(self, kind: str, tuned: Mapping[str, object], own: Mapping[str, object]) -> Any:
         """A `Producer`, `Consumer` or `AdminClient`; connects in the background.
+
+        Args:
+            kind: which.
+            tuned: settings that the options may change.
+            own: those that they may not.
 
         Raises:
             UsageError: an option is unknown or has a wrong value.
         """
         module = self._library if kind != "AdminClient" else importlib.import_module("confluent_kafka.admin")
         try:
-            return getattr(module, kind)(self.config(own))
+            return getattr(module, kind)(self.options.config(tuned, {**own, "error_cb": self._note}))
         except (self._library.KafkaException, TypeError, ValueError) as error:
             # Without its cause, whose text may hold the value of an option.
             raise UsageError(f"the Kafka options cannot be used: {self.text(error)}; correct them") from None
@@ -153,18 +87,25 @@ class Cluster:
         """The one admin client; its requests give futures."""
         with self._guard:
             if self._admin is None:
-                self._admin = self.client("AdminClient", {})
+                self._admin = self.client("AdminClient", {}, {})
             return self._admin
 
     def _note(self, error: Any) -> None:
         """Keeps what a client reports on its own, from any thread."""
         codes = self._library.KafkaError
-        if error.code() in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED, codes._SSL):
+        if self._refuses(error):
             self._refusal = error
         elif error.code() == codes.GROUP_AUTHORIZATION_FAILED:
             return  # no group is used
         elif self._trouble is None or error.code() != codes._ALL_BROKERS_DOWN:  # that says less than the one before
             self._trouble = error
+
+    def _refuses(self, error: Any) -> bool:
+        """Whether waiting does not help; a TLS handshake also fails where the broker just ends or starts."""
+        codes, code = self._library.KafkaError, error.code()
+        if code == codes._SSL:
+            return "certificate" in error.str()
+        return bool(code in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED))
 
     @property
     def troubled(self) -> bool:
@@ -174,14 +115,6 @@ class Cluster:
     def calm(self) -> None:
         """Forgets reported trouble: the cluster answers again."""
         self._trouble = self._refusal = None
-
-    def text(self, error: Any) -> str:
-        """An error as one line, with no secret in it."""
-        inner = error.args[0] if isinstance(error, self._library.KafkaException) and error.args else error
-        said = inner.str() if isinstance(inner, self._library.KafkaError) else str(inner)
-        for secret in self._secrets:
-            said = said.replace(secret, "***")
-        return " ".join(said.split())
 
     def failure(self, error: Any, doing: str, topic: str | None = None) -> ChurnBenchError:
         """What to raise for an error of the library.
@@ -199,7 +132,7 @@ class Cluster:
             return self.refused()
         if code in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC, codes.UNKNOWN_TOPIC_ID):
             return NotFoundError(f"there is no topic {topic!r}; `churnbench log topics` lists them")
-        if code in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED, codes._SSL):
+        if code is not None and self._refuses(inner):
             self._refusal = inner
             return self.refused()
         if code in (codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED):
@@ -224,11 +157,10 @@ class Cluster:
     def refused(self) -> UsageError:
         """The error of refused credentials or of a connection that cannot be secured."""
         codes = self._library.KafkaError
-        mechanism = self._options.get("sasl.mechanism", self._options.get("sasl.mechanisms", "none"))
         what = "the TLS settings do not fit" if self._refusal.code() == codes._SSL else "the login was refused"
         return UsageError(
-            f"Kafka at {self.name}: {what} (security.protocol {self._options.get('security.protocol', 'plaintext')}, "
-            f"sasl.mechanism {mechanism}: {self.text(self._refusal)}); correct the Kafka options"
+            f"Kafka at {self.name}: {what} ({self.options.security}: {self.text(self._refusal)}); "
+            "correct the Kafka options"
         )
 
     async def reach(self) -> None:
@@ -309,7 +241,7 @@ class Cluster:
                 failed = self.failure(error, doing, topic)
                 if not isinstance(failed, TransientError) or self.clock.monotonic() - began >= self.patience:
                     raise failed from error
-            if not said:
+            if not said and self.clock.monotonic() - began >= _HINT_SECONDS:
                 said = True
                 self.say(f"waiting up to {self.patience:g} s: {failed}")
             await asyncio.sleep(_AGAIN_SECONDS)

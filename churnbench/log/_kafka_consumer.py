@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from churnbench.errors import ChurnBenchError, IncompleteError, TransientError, UsageError
-from churnbench.log._kafka_cluster import Cluster, library
+from churnbench.log._kafka_cluster import Cluster
+from churnbench.log._kafka_options import library
 from churnbench.log._protocol import Record
 
 __all__ = ["AssignReader"]
@@ -49,9 +50,7 @@ class AssignReader:
         self._cluster = cluster
         self._library = library()
         self._thread = ThreadPoolExecutor(1, "kafka-reader")
-        given = {name: value for name, value in cluster.config({}).items() if name in _TUNED}
-        tuned = {**_TUNED, "fetch.wait.max.ms": _WAIT_MS[follow], **given}
-        self._consumer: Any = cluster.client("Consumer", {**tuned, **_OWN})
+        self._consumer: Any = cluster.client("Consumer", {**_TUNED, "fetch.wait.max.ms": _WAIT_MS[follow]}, _OWN)
         self._topic = ""
         self._limits: dict[int, int] | None = None
         self._open: dict[int, int] = {}

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from churnbench.errors import TransientError, UsageError
-from churnbench.log._kafka_cluster import Cluster, library
+from churnbench.log._kafka_cluster import Cluster
+from churnbench.log._kafka_options import library
 from churnbench.log._protocol import NewRecord
 
 __all__ = ["Appender"]
@@ -101,7 +102,7 @@ class Appender:
         return error
 
     def _check(self, topic: str, partitions: int, records: Sequence[NewRecord]) -> None:
-        limit = self._cluster.max_message_bytes
+        limit = self._cluster.options.max_message_bytes
         for value, at_ms, partition, key, headers in records:
             if not 0 <= partition < partitions:
                 raise UsageError(f"topic {topic!r} has partitions 0 to {partitions - 1}, not {partition}")
@@ -141,12 +142,8 @@ class Appender:
     def open(self) -> Any:
         """The producer; a new one needs half a second to get its identity, in the background."""
         if self._producer is None:
-            self._producer = self._cluster.client("Producer", {**_TUNED, **self._given(), **_OWN})
+            self._producer = self._cluster.client("Producer", _TUNED, _OWN)
         return self._producer
-
-    def _given(self) -> dict[str, object]:
-        """The options over what is tuned here."""
-        return {name: value for name, value in self._cluster.config({}).items() if name in _TUNED}
 
     def drop(self) -> None:
         """Ends the producer with what it has not sent yet; the next append has a new one."""

@@ -77,7 +77,7 @@ class KafkaTopics:
             topic,
             num_partitions=partitions,
             replication_factor=self._replication,
-            config={**_SETTINGS, "max.message.bytes": str(self._cluster.max_message_bytes + _BATCH_OVERHEAD)},
+            config={**_SETTINGS, "max.message.bytes": str(self._cluster.options.max_message_bytes + _BATCH_OVERHEAD)},
         )
         admin, patience = self._cluster.admin, self._cluster.patience
         await self._cluster.ask(
@@ -168,7 +168,7 @@ class KafkaTopics:
         found: dict[str, Any] = answer[resource]
         values = {name: entry.value for name, entry in found.items()}
         wrong = {name: wanted for name, wanted in _SETTINGS.items() if values.get(name) != wanted}
-        needed = self._cluster.max_message_bytes
+        needed = self._cluster.options.max_message_bytes
         if int(values.get("max.message.bytes", 0)) < needed:
             wrong["max.message.bytes"] = str(needed + _BATCH_OVERHEAD)
         if wrong:

@@ -94,6 +94,21 @@ async def test_a_cluster_that_hangs_is_given_up_and_used_again_when_it_answers(m
         assert b"v4" in values
 
 
+async def test_a_follower_gives_up_on_a_cluster_that_went_away(mortal_broker: Server) -> None:
+    server = await asyncio.to_thread(kafka.start, mortal_broker.folder)
+    topic = fresh("gone")
+    async with opened(server.url, patience=3, say=lambda _: None) as log:
+        await log.create_topic(topic)
+        await log.append(topic, records(1))
+        reading = log.read(topic, {0: 0}, follow=True)
+        assert [r.value for r in await anext(reading)] == [b"v0"]
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(TransientError, match=f"Kafka at {server.url} did not answer a read of topic '{topic}'"):
+            await asyncio.wait_for(anext(reading), 30)
+        with pytest.raises(TransientError, match=server.url):
+            await log.topics()
+
+
 def secured(broker: Server, **changes: object) -> dict[str, object]:
     return {
         "security.protocol": "SASL_SSL",
