@@ -15,7 +15,8 @@ class NewRecord(NamedTuple):
 
     Attributes:
         value: the bytes.
-        timestamp_ms: the record's time (CreateTime), milliseconds since 1970-01-01.
+        timestamp_ms: the record's time (CreateTime), milliseconds since 1970-01-01; from 1 on, the earliest that
+            Kafka takes.
         partition: where it goes.
         key: the message key, None for none.
         headers: name and value pairs, in order.

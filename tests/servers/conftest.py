@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ from tools.servers import NotInstallableError, Server, attach, kafka, mongo, wea
 
 _ASKED = os.environ.get("CHURNBENCH_TEST_SERVERS") == "1"
 _SERVERS = {"kafka", "mongo", "weaviate"}
+
+if _ASKED and os.environ.get("CI"):
+    for _client in ("confluent_kafka", "pymongo", "weaviate"):
+        importlib.import_module(_client)  # where none may be skipped, a missing one must be loud
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

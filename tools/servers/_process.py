@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import socket
 import subprocess
 import time
@@ -16,6 +17,8 @@ import psutil
 __all__ = ["Server", "StartError", "answers", "attach", "ports", "spawn"]
 
 _STATE = "server.json"
+_PORTS = range(20_000, 32_000)
+"""Below those that systems give to outgoing connections, one of which could take a killed server's port."""
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """Those that this process started, so that it reaps them."""
 
@@ -116,12 +119,17 @@ def ports(folder: Path, *names: str) -> dict[str, int]:
     path = folder / "ports.json"
     known: dict[str, int] = json.loads(path.read_text()) if path.is_file() else {}
     missing = [name for name in names if name not in known]
+    fresh = bool(missing)
     with contextlib.ExitStack() as held:
-        for name in missing:
+        while missing:
             listener = held.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", 0))
-            known[name] = listener.getsockname()[1]
-    if missing:
+            number = _PORTS.start + secrets.randbelow(len(_PORTS))
+            try:
+                listener.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+            known[missing.pop()] = number
+    if fresh:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(known))
     return {name: known[name] for name in names}
