@@ -14,7 +14,7 @@ from churnbench.cuts import Cut
 from churnbench.domain import Domain
 from churnbench.errors import CorruptLogError
 from churnbench.events import Event, canonical_line
-from churnbench.log import LedgerWriter, Log, NewRecord, ledger_end
+from churnbench.log import LedgerReader, LedgerWriter, Log, NewRecord, ledger_end
 from churnbench.worlds import WorldManifest, WorldSpec, ledger_topic
 
 __all__ = ["Published", "build_manifest", "publish_world"]
@@ -74,7 +74,7 @@ async def publish_world(
     stored, closing = await ledger_end(log, topic)
     if closing is not None:
         return Published(msgspec.json.decode(closing, type=WorldManifest))
-    tails = await _tails(log, topic, stored)
+    tails = await _tails(LedgerReader(log, topic, domain.codec), stored)
     writer = LedgerWriter(log, topic, domain.codec, spec.partitions)
     digest, count, appending = hashlib.sha256(), 0, 0.0
     began = clock.monotonic()
@@ -98,13 +98,13 @@ def _chunks(events: Iterable[Event]) -> Iterable[list[Event]]:
         yield chunk
 
 
-async def _tails(log: Log, topic: str, stored: Cut) -> dict[int, bytes]:
-    """Partition -> bytes of its last record."""
+async def _tails(reader: LedgerReader, stored: Cut) -> dict[int, bytes]:
+    """Partition -> bytes of the record of its last sequence, which a repeat of earlier ones may follow."""
     tails = {}
-    for partition, end in (await log.end_offsets(topic)).items():
-        if stored.positions[partition] >= 0:
-            async for batch in log.read(topic, {partition: end - 1}, end={partition: end}):
-                tails[partition] = batch[-1].value
+    for partition, last in stored.positions.items():
+        if last >= 0:
+            async for records in reader.records(Cut({partition: last - 1}), Cut({partition: last})):
+                tails[partition] = records[-1].record.value
     return tails
 
 

@@ -154,7 +154,6 @@ async def whole(log: KafkaLog, spec: WorldSpec) -> None:
     assert await world_manifest(log, spec.name) == build_manifest(spec, TOY)
 
 
-@pytest.mark.xfail(reason="publish_world compares the last record of a partition, not that of its last sequence")
 async def test_a_world_whose_end_was_repeated_is_continued(broker: Server) -> None:
     spec = spec_of(10)
     topic = ledger_topic(spec.name)
@@ -167,7 +166,6 @@ async def test_a_world_whose_end_was_repeated_is_continued(broker: Server) -> No
         await whole(log, spec)
 
 
-@pytest.mark.xfail(strict=False, reason="as above, where the second successor repeats what the first appends")
 async def test_kill_9_of_a_publishing_process_and_two_successors_at_once(broker: Server) -> None:
     spec = spec_of(11)
     for lines in (1, 6):
