@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from churnbench.errors import NotFoundError, UsageError
 from churnbench.stores._postgres_server import PostgresServer, answering, connected
 
-__all__ = ["SCHEMAS", "RunDatabase", "list_databases"]
+__all__ = ["SCHEMAS", "RunDatabase", "database_name", "list_databases", "list_half_made"]
 
 SCHEMAS = ("warehouse", "operations", "contracts", "staged", "meta")
 """A run's schemas; the read-only role sees all but `meta`, of which it sees the positions alone."""
@@ -203,6 +203,27 @@ async def list_databases(server: PostgresServer) -> list[str]:
         comment.removeprefix(_COMMENT) if comment is not None and comment.startswith(_COMMENT) else name
         for name, comment in rows
     )
+
+
+async def list_half_made(server: PostgresServer) -> list[str]:
+    """What making or dropping left when it was broken off, sorted: by names that `RunDatabase.drop` takes.
+
+    These are databases that do not say whose they are, and databases of which the role alone is left.
+
+    Raises:
+        SourceUnavailableError: the server does not answer.
+    """
+    async with await connected(server) as connection:
+        with answering():
+            cursor = await connection.execute(
+                "SELECT datname FROM pg_database WHERE starts_with(datname, %(prefix)s) "
+                "AND NOT starts_with(coalesce(shobj_description(oid, 'pg_database'), ''), %(comment)s) "
+                "UNION SELECT left(rolname, -2) FROM pg_roles WHERE starts_with(rolname, %(prefix)s) "
+                "AND right(rolname, 2) = '_r' "
+                "AND NOT EXISTS (SELECT FROM pg_database WHERE datname = left(rolname, -2))",
+                {"prefix": _PREFIX, "comment": _COMMENT},
+            )
+            return sorted(name for (name,) in await cursor.fetchall())
 
 
 async def _prepare(server: PostgresServer, run_id: str, create: bool) -> SecretStr | None:

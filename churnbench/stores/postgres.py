@@ -2,7 +2,7 @@
 
 from churnbench.stores._postgres_embedded import embedded_running, embedded_server, stop_embedded
 from churnbench.stores._postgres_server import PostgresServer, ServerFacts, answering, server_facts
-from churnbench.stores._run_database import SCHEMAS, RunDatabase, list_databases
+from churnbench.stores._run_database import SCHEMAS, RunDatabase, database_name, list_databases, list_half_made
 
 __all__ = [
     "SCHEMAS",
@@ -10,9 +10,11 @@ __all__ = [
     "RunDatabase",
     "ServerFacts",
     "answering",
+    "database_name",
     "embedded_running",
     "embedded_server",
     "list_databases",
+    "list_half_made",
     "server_facts",
     "stop_embedded",
 ]

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import Callable, Coroutine
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from importlib.metadata import version
 from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from churnbench.errors import ChurnBenchError, UsageError
+from churnbench.errors import UsageError
 from churnbench_cli import _compare, _doctor, _log, _replay, _rescore, _run, _runs, _stop, _tasks, _verify, _world
 from churnbench_cli._output import say, warn
+from churnbench_cli._signals import Signals
 
-__all__ = ["main"]
+__all__ = ["app", "call"]
 
 P = ParamSpec("P")
+
+_signals: ContextVar[Signals | None] = ContextVar("signals", default=None)
+# The library's `UsageError`, which it keeps in different places from version to version.
+_Refused: type[Exception] = typer.BadParameter.__mro__[1]
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="churnbench",
@@ -49,12 +55,24 @@ def _options(
     pass
 
 
-def _command(function: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, None]:
+def _command(function: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
     """A coroutine that returns an exit code, as a command."""
 
     @wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        raise typer.Exit(asyncio.run(function(*args, **kwargs)))
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        signals = _signals.get()
+
+        async def work() -> int:
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            if signals is None or task is None:
+                return await function(*args, **kwargs)
+            with signals.cancelling(lambda: loop.call_soon_threadsafe(task.cancel)):
+                return await function(*args, **kwargs)
+
+        try:
+            return asyncio.run(work())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
     return run
 
@@ -87,37 +105,45 @@ app.add_typer(log, name="log")
 app.add_typer(runs, name="runs")
 
 
-def main() -> None:
-    """Runs the command line; exit 0 done, 1 ran and found a failure, 2 usage, 130 interrupted."""
+def call(signals: Signals, arguments: Sequence[str]) -> int:
+    """Runs a command; its exit code. The first signal cancels it.
+
+    Raises:
+        UsageError: there is no such command, or it cannot be given these arguments.
+        KeyboardInterrupt: it was cancelled, and has closed what it had open.
+    """
+    # Libraries tell of every connection that is lost; what counts is whether the command gets over it.
+    logging.lastResort = None
+    command = typer.main.get_command(app)
+    _signals.set(signals)
     try:
-        app()
-    except BaseExceptionGroup as group:
-        sys.exit(_failed(_first(group)))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        warn("churnbench: interrupted; `churnbench runs list` shows what can be resumed")
-        sys.exit(130)
-    except ChurnBenchError as error:
-        sys.exit(_failed(error))
+        done = command.main(list(arguments), "churnbench", standalone_mode=False)
+    except _Refused as error:
+        return _refused(error, arguments)
+    if done == _INTERRUPTED and signals.received is not None:
+        raise KeyboardInterrupt
+    return int(done or 0)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that a group of tasks failed of: our own before others."""
-    leaves: list[BaseException] = []
-    pending: list[BaseException] = [group]
-    while pending:
-        error = pending.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            pending.extend(error.exceptions)
-        else:
-            leaves.append(error)
-    return next((error for error in leaves if isinstance(error, ChurnBenchError)), leaves[0])
+def _refused(error: Any, arguments: Sequence[str]) -> int:
+    """The library's own refusals, as a line of ours; or the help, where a group was given no command."""
+    text: str = error.format_message()
+    path = error.ctx.command_path if error.ctx is not None else "churnbench"
+    if "\n" in text:
+        warn(text)
+        return 2
+    value = _given(getattr(error, "param", None), arguments)
+    got = f"; got {value!r}" if value is not None and repr(value) not in text else ""
+    raise UsageError(f"{text[:1].lower()}{text[1:].rstrip('.')}{got}; see `{path} --help`")
 
 
-def _failed(error: BaseException) -> int:
-    if not isinstance(error, ChurnBenchError):
-        raise error
-    warn(f"churnbench: {error}")
-    return 2 if isinstance(error, UsageError) else 1
+def _given(parameter: Any, arguments: Sequence[str]) -> str | None:
+    """The value that the arguments give an option."""
+    names = parameter.opts if parameter is not None else []
+    for number, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name in names and equals:
+            return value
+        if name in names and number + 1 < len(arguments):
+            return arguments[number + 1]
+    return None

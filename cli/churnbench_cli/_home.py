@@ -8,28 +8,41 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from churnbench.clock import SystemClock
 from churnbench.config import Settings, load_settings
 from churnbench.domain import Domain, find_domain
 from churnbench.errors import NotFoundError, UsageError
 from churnbench.log import Log, SqliteLog
 from churnbench.runs import RunFolder
+from churnbench_cli._locks import Locks
 
-__all__ = ["Home", "opened_home"]
+__all__ = ["REPORTS", "Home", "opened_home", "run_lock", "world_lock"]
+
+REPORTS = "reports"
+"""The lock of those who write reports of studies."""
 
 _FORMAT = "1"
 
 
+def run_lock(run_id: str) -> str:
+    """The name of a run's lock, which whoever works on the run holds."""
+    return f"run-{run_id}"
+
+
+def world_lock(world: str) -> str:
+    """The name of a world's lock, which whoever builds its ledger or its index holds."""
+    return f"world-{world}"
+
+
 class Home:
-    """Settings, the domain, the log and the paths of one home folder."""
+    """Settings, the domain, the log, the locks and the paths of one home folder."""
 
     def __init__(self, settings: Settings, domain: Domain, log: Log) -> None:
         self.settings = settings
         self.domain = domain
         self.log = log
         self.clock = SystemClock()
+        self.locks = Locks(settings.home / "locks")
 
     @property
     def path(self) -> Path:
@@ -44,12 +57,6 @@ class Home:
     def index_path(self, world: str) -> Path:
         """Where a world's scoring index is kept."""
         return self.path / "worlds" / world / "index.duckdb"
-
-    def lock(self, name: str) -> FileLock:
-        """A lock between processes, held as a context manager."""
-        folder = self.path / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / f"{name}.lock", thread_local=False)
 
     def folder(self, run_id: str) -> RunFolder:
         """The folder of a run by its whole id, whether or not it is there."""

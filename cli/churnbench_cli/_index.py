@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from churnbench.cuts import Cut
 from churnbench.log import LedgerReader
 from churnbench.worlds import WorldManifest, ledger_topic
-from churnbench_cli._home import Home
+from churnbench_cli._home import Home, world_lock
 from churnbench_cli._output import Steps
 from churnbench_scorer import LedgerIndex
 
@@ -19,7 +19,7 @@ __all__ = ["opened_index"]
 async def opened_index(home: Home, world: WorldManifest, progress: Steps) -> AsyncIterator[LedgerIndex]:
     """The index of a world, built from its topic where it is missing; one process builds, others wait."""
     path = home.index_path(world.spec.name)
-    with home.lock(f"world-{world.spec.name}"):
+    async with home.locks.waiting(world_lock(world.spec.name), progress.waiting):
         if not LedgerIndex.is_built(path, home.domain):
             progress.advance("indexing the ledger", 0)
             reader = LedgerReader(home.log, ledger_topic(world.spec.name), home.domain.codec)

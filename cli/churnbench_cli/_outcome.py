@@ -14,10 +14,12 @@ from churnbench.worlds import ledger_topic
 from churnbench_cli._home import Home
 from churnbench_scorer import EVENTS_SHOWN, LedgerIndex, RunResult, events_of, html_report, study_report, wanted_events
 
-__all__ = ["REPORT", "Finished", "cell_object", "write_outcome", "write_report"]
+__all__ = ["REPORT", "SUMMARY", "Finished", "cell_object", "write_outcome", "write_report"]
 
 REPORT = "report.html"
 """The report in a run's folder."""
+SUMMARY = "summary.json"
+"""The file that a run's folder has once the run is finished."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -108,4 +110,4 @@ async def write_outcome(home: Home, finished: Finished, index: LedgerIndex) -> N
     """Writes `report.html` and `report.md`, then `summary.json`, which says that the run is finished."""
     folder = home.folder(finished.manifest.run_id)
     await write_report(home, [finished.result], index, folder.path / REPORT)
-    folder.write("summary.json", msgspec.json.format(msgspec.json.encode(cell_object(finished)), indent=2) + b"\n")
+    folder.write(SUMMARY, msgspec.json.format(msgspec.json.encode(cell_object(finished)), indent=2) + b"\n")

@@ -59,6 +59,10 @@ class Steps:
             self._bars[step] = self._progress.add_task(step, total=total)
         self._progress.update(self._bars[step], completed=done, total=total)
 
+    def waiting(self, holder: str) -> None:
+        """Says that another process is waited for."""
+        self.advance(f"waiting for {holder}", 0)
+
     def clear(self) -> None:
         """Removes the bars."""
         if self._progress is not None:

@@ -10,13 +10,13 @@ from churnbench.domain import Domain, Task
 from churnbench.errors import TerminalError
 from churnbench.records import Answer, Question, Refresh, Tick, Verdict
 from churnbench.registry import Registry
-from churnbench.runs import Manifest, Run, new_run_id
+from churnbench.runs import MANIFEST, Manifest, Run, new_run_id
 from churnbench.sources import EmbeddedChunk
 from churnbench.stores.postgres import RunDatabase, embedded_server
 from churnbench.worlds import WorldManifest, ledger_topic
 from churnbench_agent import Agent, AgentSources, Routes, ScriptedReader
-from churnbench_cli._home import Home
-from churnbench_cli._outcome import Finished, write_outcome
+from churnbench_cli._home import Home, run_lock
+from churnbench_cli._outcome import SUMMARY, Finished, write_outcome
 from churnbench_cli._output import Steps
 from churnbench_cli._plan import Cell, cell_config, provenance, run_settings
 from churnbench_cli._sources import Sources, documents_at, opened_sources
@@ -53,21 +53,25 @@ async def new_run(home: Home, world: WorldManifest, cell: Cell, tasks: list[Task
     now = home.clock.now_ms()
     stores = {"warehouse": "postgresql", "operations": "postgresql", "documents": "pgvector", "embedder": embedder}
     config = cell_config(cell, world, tasks, home.settings, stores, SCORER_VERSION)
-    run_id = new_run_id(now, cell.label)
     details = provenance(now)
+    topics = await home.log.topics()
+    while True:
+        run = Run(home.log, new_run_id(now, cell.label))
+        if run.topic_name(MANIFEST) not in topics and not (home.runs / run.run_id).exists():
+            break
     manifest = Manifest(
-        run_id=run_id,
+        run_id=run.run_id,
         created=details["started"],
         world=world,
         config=config,
         provenance=details,
         tasks=len(tasks),
     )
-    run = Run(home.log, run_id)
-    await run.create_topics()
-    await run.topic("questions").append(questions_of(home.domain, tasks, cell.t_ms), cell.t_ms)
-    await run.publish_manifest(manifest, now)
-    home.folder(run_id).write_manifest(manifest)
+    async with home.locks.at_once(run_lock(run.run_id), f"the run {run.run_id}"):
+        await run.create_topics()
+        await run.topic("questions").append(questions_of(home.domain, tasks, cell.t_ms), cell.t_ms)
+        await run.publish_manifest(manifest, now)
+        home.folder(run.run_id).write_manifest(manifest)
     return manifest
 
 
@@ -164,6 +168,22 @@ def run_result(
     )
 
 
+async def _scored(home: Home, manifest: Manifest, index: LedgerIndex, seconds: dict[str, float]) -> Finished:
+    """Verdicts, where they are missing, and what the run comes to."""
+    run, registry = Run(home.log, manifest.run_id), home.domain.registries[Cell.of(manifest).registry]
+    begun = home.clock.monotonic()
+    questions, answers = await run.topic("questions").all(), await run.topic("answers").all()
+    ticks, refreshes = await run.topic("clock").all(), await run.topic("refreshes").all()
+    verdicts = score(index, home.domain, registry, ticks, questions, answers)
+    known = {verdict.task_id: verdict for verdict in await run.topic("verdicts").all()}
+    new = [verdict for verdict in verdicts if known.get(verdict.task_id) != verdict]
+    await run.topic("verdicts").append(new, Cell.of(manifest).t_ms)
+    seconds["score"] = home.clock.monotonic() - begun
+    dead = len(await run.topic("dead-letters").all())
+    result = run_result(manifest, registry, questions, answers, verdicts, refreshes, ticks, dead)
+    return Finished(manifest, result, seconds, dead)
+
+
 async def execute(
     home: Home,
     manifest: Manifest,
@@ -182,35 +202,32 @@ async def execute(
         progress: bars.
         retry_failed: ask those anew whose answers failed in transport.
         keep: leave the run's database.
+
+    Raises:
+        HeldError: another process is at it.
+        TerminalError: the run met records that are no events.
     """
     run_id = manifest.run_id
     cell = Cell.of(manifest)
     run, topic, clock = Run(home.log, run_id), ledger_topic(manifest.world.spec.name), home.clock
-    registry = home.domain.registries[cell.registry]
     seconds: dict[str, float] = {}
-    with home.lock(f"run-{run_id}"):
-        async with opened_sources(home, run_id, manifest.world.spec.partitions) as sources:
-            seconds["project"], seconds["walk"] = await _walk(home, run, cell, sources, topic, progress)
-            begun = clock.monotonic()
-            await _ask(home, run, cell, sources, retry_failed, progress)
-            seconds["ask"] = clock.monotonic() - begun
-        begun = clock.monotonic()
-        questions, answers = await run.topic("questions").all(), await run.topic("answers").all()
-        ticks, refreshes = await run.topic("clock").all(), await run.topic("refreshes").all()
-        verdicts = score(index, home.domain, registry, ticks, questions, answers)
-        known = {verdict.task_id: verdict for verdict in await run.topic("verdicts").all()}
-        await run.topic("verdicts").append([v for v in verdicts if known.get(v.task_id) != v], cell.t_ms)
-        seconds["score"] = clock.monotonic() - begun
-        await home.folder(run_id).export(run, manifest)
-        dead = len(await run.topic("dead-letters").all())
-        result = run_result(manifest, registry, questions, answers, verdicts, refreshes, ticks, dead)
-        finished = Finished(manifest, result, seconds, dead)
-        await write_outcome(home, finished, index)
-        if not keep:
-            await RunDatabase.drop(await embedded_server(home.path), run_id)
-    if dead:
+    async with home.locks.at_once(run_lock(run_id), f"the run {run_id}", patience=10.0):
+        if (home.runs / run_id / SUMMARY).exists() and not retry_failed:
+            finished = await _scored(home, manifest, index, seconds)
+        else:
+            async with opened_sources(home, run_id, manifest.world.spec.partitions) as sources:
+                seconds["project"], seconds["walk"] = await _walk(home, run, cell, sources, topic, progress)
+                begun = clock.monotonic()
+                await _ask(home, run, cell, sources, retry_failed, progress)
+                seconds["ask"] = clock.monotonic() - begun
+            finished = await _scored(home, manifest, index, seconds)
+            await home.folder(run_id).export(run, manifest)
+            await write_outcome(home, finished, index)
+            if not keep:
+                await RunDatabase.drop(await embedded_server(home.path), run_id)
+    if finished.dead_letters:
         raise TerminalError(
-            f"the run {run_id} met {dead} records that are no events and is invalid; "
+            f"the run {run_id} met {finished.dead_letters} records that are no events and is invalid; "
             f"see {home.folder(run_id).path / 'dead-letters.jsonl'}"
         )
     return finished

@@ -14,8 +14,10 @@ from churnbench.domain import Domain, Task
 from churnbench.errors import NotFoundError, UsageError
 from churnbench.runs import Manifest, Run
 from churnbench.worlds import WorldManifest
+from churnbench_cli._ending import begun, ended
 from churnbench_cli._home import Home, opened_home
 from churnbench_cli._index import opened_index
+from churnbench_cli._known import find_run
 from churnbench_cli._options import Json, Partitions, Preset, Seed, SetRate, world_spec
 from churnbench_cli._outcome import REPORT, Finished, cell_object, write_report
 from churnbench_cli._output import Steps, print_json, print_table, say, steps
@@ -148,12 +150,36 @@ async def _finish(home: Home, done: list[Finished], index: LedgerIndex, json: bo
     return 0
 
 
-async def _resume(home: Home, run_id: str, retry_failed: bool, keep: bool, json: bool) -> int:
-    manifest = await Run(home.log, home.run_folder(run_id).manifest().run_id).manifest()
+async def _resume(home: Home, names: list[str], retry_failed: bool, keep: bool, json: bool) -> int:
+    """Goes on with runs over one world; several make a study again."""
+    manifests = [await Run(home.log, await find_run(home, name)).manifest() for name in dict.fromkeys(names)]
+    worlds = {manifest.world.spec.name for manifest in manifests}
+    if len(worlds) > 1:
+        raise UsageError(
+            f"the runs read the worlds {', '.join(sorted(worlds))}; go on with those of one world at a time"
+        )
     with steps(json) as progress:
-        async with opened_index(home, manifest.world, progress) as index:
-            finished = await execute(home, manifest, index, progress, retry_failed=retry_failed, keep=keep)
-            return await _finish(home, [finished], index, json, study=False)
+        async with opened_index(home, manifests[0].world, progress) as index:
+            done = await _executed(home, manifests, index, progress, retry_failed=retry_failed, keep=keep)
+            return await _finish(home, done, index, json, study=len(done) > 1)
+
+
+async def _executed(
+    home: Home,
+    manifests: list[Manifest],
+    index: LedgerIndex,
+    progress: Steps,
+    *,
+    retry_failed: bool = False,
+    keep: bool = False,
+) -> list[Finished]:
+    """The runs, one after the other."""
+    begun([manifest.run_id for manifest in manifests])
+    done = []
+    for manifest in manifests:
+        done.append(await execute(home, manifest, index, progress, retry_failed=retry_failed, keep=keep))
+        ended(manifest.run_id)
+    return done
 
 
 async def run(
@@ -173,7 +199,9 @@ async def run(
     limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first questions.")] = None,
     tasks: Annotated[str | None, typer.Option(metavar="FILE|IDS", help="A task file, or ids of the set.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many tasks are drawn without --tasks FILE.")] = 180,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was broken off.")] = None,
+    resume: Annotated[
+        list[str] | None, typer.Option(metavar="RUN", help="Go on with a run that was broken off; repeatable.")
+    ] = None,
     retry_failed: Annotated[bool, typer.Option(help="With --resume: ask failed questions anew.")] = False,
     keep_stores: Annotated[bool, typer.Option(help="Leave the runs' databases.")] = False,
     json: Json = False,
@@ -192,7 +220,7 @@ async def run(
     )
     options.check()
     async with opened_home() as home:
-        if resume is not None:
+        if resume:
             return await _resume(home, resume, retry_failed, keep_stores, json)
         file = _task_file(tasks)
         given = read_tasks(home.domain, file) if file is not None else None
@@ -203,22 +231,10 @@ async def run(
             async with opened_index(home, published.manifest, progress) as index:
                 asked = given or draw_tasks(home.domain, Gold(index, home.domain), preset, n, cells[0].t_ms, seed)
                 asked = _chosen(asked, None if file is not None else tasks, limit)
-                done = []
-                for cell in cells:
-                    finished = await _cell(home, published.manifest, index, cell, asked, keep_stores, progress)
+                embedder = make_embedder(home.settings.embedder).name
+                # All of them first, so that whatever breaks the study, each can be gone on with.
+                manifests = [await new_run(home, published.manifest, cell, asked, embedder) for cell in cells]
+                done = await _executed(home, manifests, index, progress, keep=keep_stores)
+                for finished in done:
                     finished.seconds.update(world=published.world_seconds, publish=published.publish_seconds)
-                    done.append(finished)
                 return await _finish(home, done, index, json, study=len(cells) > 1)
-
-
-async def _cell(
-    home: Home,
-    world: WorldManifest,
-    index: LedgerIndex,
-    cell: Cell,
-    tasks: list[Task],
-    keep: bool,
-    progress: Steps,
-) -> Finished:
-    manifest: Manifest = await new_run(home, world, cell, tasks, make_embedder(home.settings.embedder).name)
-    return await execute(home, manifest, index, progress, keep=keep)

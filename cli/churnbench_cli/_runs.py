@@ -7,52 +7,34 @@ from typing import Annotated, Any
 
 import typer
 
-from churnbench.errors import ChurnBenchError, NotFoundError
-from churnbench.log import Log
-from churnbench.runs import MANIFEST, Manifest, Run, RunFolder
-from churnbench.stores.postgres import RunDatabase, embedded_running, embedded_server
-from churnbench_cli._home import Home, opened_home
+from churnbench.runs import Run
+from churnbench.stores.postgres import RunDatabase, embedded_server
+from churnbench_cli._garbage import collect_garbage
+from churnbench_cli._home import Home, opened_home, run_lock
+from churnbench_cli._known import find_run, known_runs, run_state
 from churnbench_cli._options import Json
 from churnbench_cli._outcome import REPORT
 from churnbench_cli._output import print_json, print_table, say
 
-__all__ = ["collect", "export", "list_", "remove", "run_ids", "show"]
+__all__ = ["RunName", "collect", "export", "list_", "remove", "show"]
 
 RunName = Annotated[str, typer.Argument(help="A run's id, its beginning or its end, or the path of its folder.")]
-
-
-async def run_ids(log: Log) -> list[str]:
-    """The ids of the runs on the log, oldest first."""
-    suffix = f".{MANIFEST}"
-    return sorted(topic.removesuffix(suffix) for topic in await log.topics() if topic.endswith(suffix))
-
-
-def _state(folder: RunFolder) -> str:
-    return "finished" if (folder.path / "summary.json").exists() else "unfinished"
-
-
-async def _manifests(home: Home) -> dict[str, Manifest]:
-    found: dict[str, Manifest] = {}
-    for run_id in await run_ids(home.log):
-        manifest = await Run(home.log, run_id).manifest_or_none()
-        if manifest is not None:
-            found[run_id] = manifest
-    for path in sorted(home.runs.iterdir()) if home.runs.is_dir() else []:
-        if path.name not in found and (path / "manifest.json").exists():
-            found[path.name] = RunFolder(path).manifest()
-    return dict(sorted(found.items()))
 
 
 async def list_(json: Json = False) -> int:
     """List the runs, oldest first."""
     async with opened_home() as home:
         rows: list[dict[str, Any]] = []
-        for run_id, manifest in (await _manifests(home)).items():
+        for run_id, manifest in (await known_runs(home)).items():
+            state = run_state(home, run_id, manifest)
+            if manifest is None:
+                rows.append({"run_id": run_id, "state": state})
+                continue
             config = manifest.config
             rows.append(
                 {
                     "run_id": run_id,
-                    "state": _state(RunFolder(home.runs / run_id)),
+                    "state": state,
                     "preset": manifest.world.spec.preset,
                     "seed": manifest.world.spec.seed,
                     "refresh": config["refresh"],
@@ -69,7 +51,12 @@ async def list_(json: Json = False) -> int:
         print_table(
             "",
             ["run", "state", "world", "T'", "T", "refresh"],
-            [(r["run_id"], r["state"], f"{r['preset']}/{r['seed']}", r["t_prime"], r["t"], r["refresh"]) for r in rows],
+            [
+                (r["run_id"], r["state"], f"{r['preset']}/{r['seed']}", r["t_prime"], r["t"], r["refresh"])
+                if "preset" in r
+                else (r["run_id"], r["state"], "", "", "", "")
+                for r in rows
+            ],
         )
     return 0
 
@@ -79,11 +66,21 @@ async def show(run: RunName, json: Json = False) -> int:
     async with opened_home() as home:
         folder = home.run_folder(run)
         manifest = folder.manifest()
-        report = folder.path / REPORT
+        report, state = folder.path / REPORT, run_state(home, manifest.run_id, manifest)
         if json:
-            print_json({"manifest": manifest, "config_hash": manifest.config_hash, "state": _state(folder)})
+            print_json(
+                {
+                    "manifest": manifest,
+                    "config_hash": manifest.config_hash,
+                    "state": run_state(home, manifest.run_id, manifest),
+                }
+            )
             return 0
-        rows = [("run", manifest.run_id), ("made", manifest.created), ("state", _state(folder))]
+        rows = [
+            ("run", manifest.run_id),
+            ("made", manifest.created),
+            ("state", state),
+        ]
         rows += [("config hash", manifest.config_hash), ("tasks", str(manifest.tasks))]
         rows += [(name, str(value)) for name, value in manifest.config.items() if not isinstance(value, dict)]
         print_table("", ["", ""], rows)
@@ -95,18 +92,15 @@ async def show(run: RunName, json: Json = False) -> int:
 async def export(run: Annotated[str, typer.Argument(help="A run's id.")]) -> int:
     """Write a run's folder anew from its topics."""
     async with opened_home() as home:
-        known = [name for name in await run_ids(home.log) if name.startswith(run) or name.endswith(run)]
-        if len(known) != 1:
-            raise NotFoundError(f"{run!r} fits {len(known)} runs on the log; `churnbench runs list` shows them")
-        source = Run(home.log, known[0])
-        folder = RunFolder(home.runs / known[0])
+        run_id = await find_run(home, run)
+        source, folder = Run(home.log, run_id), home.folder(run_id)
         await folder.export(source, await source.manifest())
         say(f"wrote {folder.path}")
     return 0
 
 
 async def _remove(home: Home, run_id: str) -> None:
-    if embedded_running(home.path):
+    if (home.path / "postgres").exists():
         await RunDatabase.drop(await embedded_server(home.path), run_id)
     await Run(home.log, run_id).delete()
     shutil.rmtree(home.runs / run_id, ignore_errors=True)
@@ -115,15 +109,9 @@ async def _remove(home: Home, run_id: str) -> None:
 async def remove(runs: Annotated[list[str], typer.Argument(help="Ids of runs.")]) -> int:
     """Remove runs: their folders, topics and databases."""
     async with opened_home() as home:
-        known = list(await _manifests(home))
-        chosen = []
-        for wanted in runs:
-            matches = [name for name in known if name == wanted or name.startswith(wanted) or name.endswith(wanted)]
-            if len(matches) != 1:
-                raise NotFoundError(f"{wanted!r} fits {len(matches)} runs; `churnbench runs list` shows them")
-            chosen.append(matches[0])
-        for run_id in chosen:
-            with home.lock(f"run-{run_id}"):
+        chosen = [await find_run(home, wanted) for wanted in runs]
+        for run_id in dict.fromkeys(chosen):
+            async with home.locks.at_once(run_lock(run_id), f"the run {run_id}"):
                 await _remove(home, run_id)
             say(f"removed {run_id}")
     return 0
@@ -138,30 +126,3 @@ async def collect() -> int:
         if not removed:
             say("nothing to remove")
     return 0
-
-
-async def collect_garbage(home: Home) -> list[str]:
-    """Removes leftovers; a line for each. What a live process holds is left alone."""
-    removed: list[str] = []
-    for run_id in {topic.rsplit(".", 1)[0] for topic in await home.log.topics() if not topic.endswith(".ledger")}:
-        run = Run(home.log, run_id)
-        try:
-            await run.manifest()
-        except ChurnBenchError:
-            await run.delete()
-            removed.append(f"half-made topics of {run_id}")
-    from churnbench.stores.postgres import list_databases
-
-    if embedded_running(home.path) or (home.path / "postgres").exists():
-        server = await embedded_server(home.path)
-        known = await _manifests(home)
-        unfinished = {run_id for run_id in known if _state(RunFolder(home.runs / run_id)) == "unfinished"}
-        for run_id in await list_databases(server):
-            if run_id not in unfinished:
-                await RunDatabase.drop(server, run_id)
-                removed.append(f"database of {run_id}")
-    for folder in (home.runs, home.path / "worlds"):
-        for partial in folder.rglob("*.partial") if folder.is_dir() else []:
-            partial.unlink()
-            removed.append(str(partial))
-    return removed

@@ -15,9 +15,9 @@ from churnbench.cuts import Cut
 from churnbench.errors import IncompleteError, UsageError
 from churnbench.events import Event, canonical_line, time_text
 from churnbench.log import LedgerReader
-from churnbench.runs import RunFolder
 from churnbench.worlds import WorldManifest, WorldSpec, find_world, ledger_topic, world_manifest, worlds
-from churnbench_cli._home import Home, opened_home
+from churnbench_cli._home import Home, opened_home, world_lock
+from churnbench_cli._known import known_runs
 from churnbench_cli._options import Json, Partitions, Preset, Seed, SetRate, world_spec
 from churnbench_cli._output import Steps, print_json, print_table, say, steps
 from churnbench_producers import Published, build_manifest, publish_world
@@ -29,7 +29,7 @@ World = Annotated[str, typer.Argument(help="A world's name, or the beginning of 
 
 async def prepare_world(home: Home, spec: WorldSpec, progress: Steps) -> Published:
     """The world's ledger, built now if it is not there; one process builds, others wait for it."""
-    with home.lock(f"world-{spec.name}"):
+    async with home.locks.waiting(world_lock(spec.name), progress.waiting):
         return await publish_world(
             home.log, home.domain, spec, home.clock, lambda done: progress.advance("building the world", done)
         )
@@ -160,12 +160,11 @@ async def remove(world: World) -> int:
     """Remove a world's ledger and index; refused while a run refers to it."""
     async with opened_home() as home:
         name = await find_world(home.log, world)
-        folders = sorted(home.runs.iterdir()) if home.runs.is_dir() else []
-        manifests = [RunFolder(folder).manifest() for folder in folders if (folder / "manifest.json").exists()]
+        manifests = [manifest for manifest in (await known_runs(home)).values() if manifest is not None]
         users = [manifest.run_id for manifest in manifests if manifest.world.spec.name == name]
         if users:
             raise UsageError(f"{len(users)} run(s) read the world {name}, first {users[0]}; remove them with `runs rm`")
-        with home.lock(f"world-{name}"):
+        async with home.locks.at_once(world_lock(name), f"the world {name}"):
             await home.log.delete_topic(ledger_topic(name))
             shutil.rmtree(home.index_path(name).parent, ignore_errors=True)
         say(f"removed {name}")
