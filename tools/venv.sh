@@ -76,6 +76,9 @@ for name in "$@"; do
         printf 'churnbench: installing requirements/%s.txt\n' "$name" >&2
         rm -f "$stamps/$name"
         install --require-hashes -r "requirements/$name.txt"
+        # Libraries start three times as fast compiled; their own tests are left out.
+        "$python" -m compileall -q -j 0 -x '[/\\]tests?[/\\]' "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+            >/dev/null 2>&1 || true
         printf '%s\n' "$want" >"$stamps/$name"
         digest requirements/base.txt >"$stamps/base" # every lock holds the base
     fi

@@ -141,9 +141,7 @@ class LedgerReader:
                         f"{self.topic} partition {part} ends at sequence {last[part]}, before {targets[part]}"
                     )
 
-    def _fresh(
-        self, partition: int, got: list[Record], last: dict[int, int], target: int | None
-    ) -> list[Stamped]:
+    def _fresh(self, partition: int, got: list[Record], last: dict[int, int], target: int | None) -> list[Stamped]:
         seen = self._seen.setdefault(partition, {})
         fresh = []
         position = last[partition]

@@ -26,6 +26,7 @@ from churnbench_projectors._chunks import (
     encode_row,
     versions_of,
 )
+from churnbench_projectors._ranking import Candidate, ranked
 
 if TYPE_CHECKING:
     from churnbench.stores.postgres import RunDatabase
@@ -285,18 +286,20 @@ class ContractsProjector:
         """
         if limit < 1:
             raise UsageError(f"a search returns at least 1 chunk, not {limit}")
-        vector = msgspec.json.encode((await asyncio.to_thread(self.embedder.embed, [text]))[0]).decode()
+        vector = (await asyncio.to_thread(self.embedder.embed, [text]))[0]
         statement = self._sql(
-            "SELECT document, number, body FROM {newest_chunks} "
-            "ORDER BY embedding <=> %(vector)s::vector, document, number LIMIT %(limit)s",
+            "SELECT document, number, body, embedding <=> %(vector)s::vector AS distance, embedding::real[] "
+            "FROM {newest_chunks} ORDER BY distance, document, number LIMIT %(count)s",
             _NEWEST if document is None else _NEWEST_OF_ONE,
         )
+        parameters = {"vector": msgspec.json.encode(vector).decode(), "document": document}
         async with self._transaction(snapshot=True) as connection:
-            cursor = await connection.execute(
-                statement,
-                {"vector": vector, "limit": limit, "document": document},
-            )
-            chunks = [Chunk(*row) for row in await cursor.fetchall()]
+
+            async def nearest(count: int) -> list[Candidate]:
+                cursor = await connection.execute(statement, {**parameters, "count": count})
+                return [Candidate(Chunk(*row[:3]), row[3], row[4]) for row in await cursor.fetchall()]
+
+            chunks = await ranked(vector, limit, nearest)
             return chunks, Cut(await self._positions(connection))
 
     async def generation(self) -> tuple[list[EmbeddedChunk], Cut]:

@@ -28,6 +28,7 @@ from churnbench_projectors._chunks import (
 )
 from churnbench_projectors._generations import Generations
 from churnbench_projectors._positions import SETUP_LOCK, newer, put_positions
+from churnbench_projectors._ranking import Candidate, ranked
 from churnbench_projectors._weaviate import WeaviateRun, weaviate_answering
 
 __all__ = ["WeaviateContractsProjector"]
@@ -38,8 +39,6 @@ _SECONDS = 60.0
 """For one request: the client's own retries go on for longer where the server is gone."""
 _MOST = 10_000
 """Objects that a server returns at once, by its default."""
-_SPARE = 16
-"""Objects beyond those wanted, among which ties are decided."""
 _SHADOW = ".shadow"
 _IDS = uuid.UUID("5b7c3f9e-6d0f-5a6e-9a30-4a2f8f1b7c21")
 
@@ -302,32 +301,31 @@ class WeaviateContractsProjector:
             newest = [v for v in await self._newest(connection, place.generation, wanted) if v.pieces]
             if not newest:
                 return [], Cut(place.positions)
-            ranked = await self._nearest(place.generation, [v.seq for v in newest], vector, limit)
-            chunks = [Chunk(document, number, text) for _, document, number, text in ranked[:limit]]
-            return chunks, Cut(place.positions)
+            seqs = [version.seq for version in newest]
+
+            async def nearest(count: int) -> list[Candidate]:
+                return await self._nearest(place.generation, seqs, vector, count)
+
+            return await ranked(vector, limit, nearest, _MOST), Cut(place.positions)
 
     async def _nearest(
-        self, generation: int, seqs: list[int], vector: Sequence[float], limit: int
-    ) -> list[tuple[float, str, int, str]]:
-        """(distance, document, number, text) of at least the `limit` nearest, and of all that are as near as the last."""
+        self, generation: int, seqs: Sequence[int], vector: Sequence[float], count: int
+    ) -> list[Candidate]:
         from weaviate.classes.query import Filter, MetadataQuery
 
-        collection, asked = self._collection(generation), limit + _SPARE
-        while True:
-            async with asyncio.timeout(_SECONDS):
-                reply = await collection.query.near_vector(
-                    list(vector),
-                    limit=min(asked, _MOST),
-                    filters=Filter.by_property("seq").contains_any(seqs),
-                    return_metadata=MetadataQuery(distance=True),
-                )
-            found = [
-                (o.metadata.distance, o.properties["document"], o.properties["number"], o.properties["text"])
-                for o in reply.objects
-            ]
-            if len(found) < asked or asked >= _MOST or found[-1][0] > found[limit - 1][0]:
-                return sorted(found)
-            asked *= 4
+        async with asyncio.timeout(_SECONDS):
+            reply = await self._collection(generation).query.near_vector(
+                list(vector),
+                limit=count,
+                filters=Filter.by_property("seq").contains_any(list(seqs)),
+                include_vector=True,
+                return_metadata=MetadataQuery(distance=True),
+            )
+        return [
+            Candidate(Chunk(chunk.document, chunk.number, chunk.text), o.metadata.distance, chunk.embedding)
+            for o in reply.objects
+            for chunk in (_embedded(o),)
+        ]
 
 
 def _id(chunk: TextChunk) -> uuid.UUID:
@@ -367,18 +365,25 @@ class _Collections:
     async def make(self, generation: int) -> None:
         from weaviate.classes.config import Configure, DataType, Property, Tokenization, VectorDistances
 
-        plain = {"index_filterable": False, "index_range_filters": False}
-        text = {"data_type": DataType.TEXT, "index_filterable": False, "index_searchable": False}
+        def text(name: str) -> Property:
+            return Property(
+                name=name,
+                data_type=DataType.TEXT,
+                tokenization=Tokenization.FIELD,
+                index_filterable=False,
+                index_searchable=False,
+            )
+
         await self._run.client.collections.create(
             _collection(self._run, generation),
             vector_config=Configure.Vectors.self_provided(
                 vector_index_config=Configure.VectorIndex.flat(distance_metric=VectorDistances.COSINE)
             ),
             properties=[
-                Property(name="document", tokenization=Tokenization.FIELD, **text),
+                text("document"),
                 Property(name="seq", data_type=DataType.INT, index_filterable=True),
-                Property(name="number", data_type=DataType.INT, **plain),
-                Property(name="text", tokenization=Tokenization.FIELD, **text),
+                Property(name="number", data_type=DataType.INT, index_filterable=False),
+                text("text"),
             ],
         )
 

@@ -262,7 +262,7 @@ class MongoOperationsProjector:
 
         Raises:
             NotFoundError: no such collection.
-            UsageError: no such field.
+            UsageError: no such field, or a value of no column's type.
         """
         table = self._tables.get(collection)
         if table is None:
@@ -272,13 +272,14 @@ class MongoOperationsProjector:
         for name, value in where.items():
             if name not in types:
                 raise UsageError(f"{collection} has no field {name!r}; it has: {', '.join(types)}")
-            # `$eq`, so that a value is never taken for an operator.
-            query[name] = {"$eq": document_value(types[name], value)}
-            if name == table.columns[0].name and value is not None:
-                query["_id"] = {"$eq": str(value)}
+            wanted = document_value(types[name], value)
+            if not isinstance(wanted, str | int | float | None):  # a dict would be taken for an operator
+                raise UsageError(f"{name} of {collection} is a {types[name]}, not {wanted!r}")
+            query[name] = wanted
 
         async def get(generation: int) -> list[dict[str, Any]]:
-            return await self._mongo.reader[_collection(table, generation)].find(query, _OURS).sort("_id").to_list()
+            found = self._mongo.reader[_collection(table, generation)].find(query, _OURS).sort("_id")
+            return [document async for document in found]
 
         return await self._consistent([collection], get)
 
@@ -299,7 +300,8 @@ class _Collections:
 
         for table in self._tables:
             indexes = [IndexModel([("_part", 1), ("_seq", 1)])]
-            indexes += [IndexModel([(column, 1), ("_gone", 1)]) for column in table.indexes]
+            columns = dict.fromkeys((table.columns[0].name, *table.indexes))
+            indexes += [IndexModel([(column, 1), ("_gone", 1)]) for column in columns]
             await self._database[_collection(table, generation)].create_indexes(indexes)
 
     async def holds(self, generation: int) -> bool:

@@ -38,9 +38,8 @@ class WeaviateAddress(NamedTuple):
 
 def _library() -> Any:
     try:
-        with warnings.catch_warnings():
-            # A library that it imports warns of what its next version will need.
-            warnings.simplefilter("ignore")
+        # A library that it imports warns of what its next version will need, whatever the filters say.
+        with warnings.catch_warnings(record=True):
             import weaviate
             import weaviate.classes
     except ImportError as error:
@@ -69,7 +68,7 @@ def weaviate_answering(what: str = "Weaviate") -> Iterator[None]:
             raise UsageError(f"{what} refuses the client: {text}; check weaviate_api_key") from error
         raise SourceUnavailableError(f"{what} did not answer: {text}") from error
     except (OSError, TimeoutError) as error:
-        raise SourceUnavailableError(f"{what} did not answer: {error or type(error).__name__}") from error
+        raise SourceUnavailableError(f"{what} did not answer: {str(error) or type(error).__name__}") from error
 
 
 class WeaviateRun:
@@ -189,6 +188,6 @@ def _parts(address: WeaviateAddress) -> tuple[str, int, bool, str, int]:
     if address.grpc is None:
         return host, port, parts.scheme == "https", host, _GRPC_PORT
     grpc_host, _, grpc_port = address.grpc.rpartition(":")
-    if not grpc_host or not grpc_port.isdigit():
-        raise UsageError(f"the setting weaviate_grpc is {address.grpc!r}; write HOST:PORT")
+    if not grpc_host or not grpc_port.isdigit() or (grpc_host, int(grpc_port)) == (host, port):
+        raise UsageError(f"the setting weaviate_grpc is {address.grpc!r}; write HOST:PORT of gRPC, not of HTTP")
     return host, port, parts.scheme == "https", grpc_host, int(grpc_port)

@@ -61,7 +61,9 @@ def test_the_toy_world_is_built_verified_described_and_exported(toy: Toy) -> Non
 def test_a_run_over_the_toy_world_errs_by_stale_data_alone(toy: Toy, partitions: str) -> None:
     counts = {}
     for refresh in ("tiered", "off"):
-        run = json.loads(toy("run", *WALK, "--refresh", refresh, "--partitions", partitions, "--n", "60", "--json").stdout)
+        run = json.loads(
+            toy("run", *WALK, "--refresh", refresh, "--partitions", partitions, "--n", "60", "--json").stdout
+        )
         assert run["tasks"] == 60
         assert run["counts"]["reasoning_error"] == run["counts"]["unanswered"]
         assert run["counts"]["freshness_error"] == run["exposed"]

@@ -41,7 +41,9 @@ def told(home: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
     ("window", "refresh", "correct", "stale"),
     [(1, "tiered", 139, 8), (1, "off", 139, 8), (28, "tiered", 122, 25), (28, "off", 78, 69)],
 )
-def test_the_study_gives_the_published_finding(study: Study, window: int, refresh: str, correct: int, stale: int) -> None:
+def test_the_study_gives_the_published_finding(
+    study: Study, window: int, refresh: str, correct: int, stale: int
+) -> None:
     run = study[window, refresh]
     assert run["counts"] == {
         "correct": correct,
@@ -115,7 +117,9 @@ def test_three_partitions_give_the_same_verdicts_as_one(home: Path, study: Study
     assert prints[0] == prints[1]
 
 
-def test_the_same_run_twice_has_the_same_hash_and_verdicts_under_another_id(home: Path, study: Study, cell: Cell) -> None:
+def test_the_same_run_twice_has_the_same_hash_and_verdicts_under_another_id(
+    home: Path, study: Study, cell: Cell
+) -> None:
     first, again = study[1, "off"], cell("--window", "1", "--refresh", "off")
     assert again["config_hash"] == first["config_hash"]
     assert again["run_id"] != first["run_id"]
@@ -183,7 +187,9 @@ def test_published_answers_are_scored_as_published_by_the_published_method(churn
 def test_answering_zero_to_everything_is_right_on_3_of_180(churnbench: Churnbench, tmp_path: Path) -> None:
     tasks = [json.loads(line) for line in (DATA / "reference_tasks_180.jsonl").read_text().splitlines()]
     file = tmp_path / "zeros.jsonl"
-    file.write_text("".join(json.dumps({"task_id": t["task_id"], "answer_raw": "0", "t_eff": "2024-04-27"}) + "\n" for t in tasks))
+    file.write_text(
+        "".join(json.dumps({"task_id": t["task_id"], "answer_raw": "0", "t_eff": "2024-04-27"}) + "\n" for t in tasks)
+    )
     found = json.loads(
         churnbench("rescore", "--t", "2024-04-27", "--method", "paper", "--answers", str(file), "--json").stdout
     )
@@ -191,7 +197,9 @@ def test_answering_zero_to_everything_is_right_on_3_of_180(churnbench: Churnbenc
     assert f"{3 / 180:.1%}" == "1.7%"
 
 
-def test_verify_derives_every_verdict_anew_and_tells_a_changed_one(churnbench: Churnbench, home: Path, study: Study) -> None:
+def test_verify_derives_every_verdict_anew_and_tells_a_changed_one(
+    churnbench: Churnbench, home: Path, study: Study
+) -> None:
     run_id = study[1, "tiered"]["run_id"]
     assert "180 verdicts derived anew, none differs" in churnbench("verify", run_id).stdout
     copy = home / "runs" / "changed"
@@ -216,7 +224,9 @@ def test_a_finished_run_leaves_no_database(churnbench: Churnbench, study: Study)
     assert churnbench("runs", "gc").stdout.strip() == "nothing to remove"
 
 
-def test_replay_shows_the_sources_at_a_time(churnbench: Churnbench, study: Study, reference_events: list[Event]) -> None:
+def test_replay_shows_the_sources_at_a_time(
+    churnbench: Churnbench, study: Study, reference_events: list[Event]
+) -> None:
     world = study[1, "off"]["world"]["name"]
     found = json.loads(churnbench("replay", world, "--at", "2024-03-10", "--json").stdout)
     until = [e for e in reference_events if e.at_ms <= parse_time("2024-03-10")]

@@ -19,10 +19,17 @@ from churnbench.events import Event
 from churnbench.sources import Chunk
 from churnbench.stores.postgres import PostgresServer, RunDatabase
 from churnbench.testing import MakeProjector, ProjectorContract
-from churnbench_projectors import ContractsProjector, HashingEmbedder, catch_up, chunks_fingerprint, folded_chunks
+from churnbench_projectors import (
+    ContractsProjector,
+    HashingEmbedder,
+    WeaviateAddress,
+    WeaviateContractsProjector,
+    WeaviateRun,
+    catch_up,
+    chunks_fingerprint,
+    folded_chunks,
+)
 from churnbench_projectors._chunks import TextChunk
-from churnbench_projectors._documents_weaviate import WeaviateContractsProjector
-from churnbench_projectors._weaviate import WeaviateAddress, WeaviateRun
 from tests.projectors.drawn import ledgers
 from tests.projectors.estates import eventful
 from tests.servers.walks import LEDGER, REFERENCE_20_DAYS, TOY_WORLD, World, postgres, walked
@@ -444,7 +451,9 @@ async def test_a_key_is_asked_for_and_never_shown(
         running.stop()
 
 
-@pytest.mark.parametrize("address", [("localhost:8080", None), ("http://h:x", None), ("http://h:1", "h")])
+@pytest.mark.parametrize(
+    "address", [("localhost:8080", None), ("http://h:x", None), ("http://h:1", "h"), ("http://h:1", "h:1")]
+)
 async def test_what_is_no_address_is_refused(address: tuple[str, str | None]) -> None:
     with pytest.raises(UsageError, match=r"the setting weaviate_(url|grpc) is .*; write "):
         await WeaviateRun.open(WeaviateAddress(*address), "cb_run")
@@ -452,4 +461,4 @@ async def test_what_is_no_address_is_refused(address: tuple[str, str | None]) ->
 
 async def test_a_server_that_is_down_is_named() -> None:
     with pytest.raises(SourceUnavailableError, match="Weaviate did not answer: "):
-        await WeaviateRun.open(WeaviateAddress("http://127.0.0.1:9", "127.0.0.1:9"), "cb_run")
+        await WeaviateRun.open(WeaviateAddress("http://127.0.0.1:9", "127.0.0.1:10"), "cb_run")
