@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import psycopg
 import pytest
-from churnbench.stores.postgres import PostgresServer, RunDatabase, embedded_server, stop_embedded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from churnbench.domain import Documents
 from churnbench.errors import CutMovedError, UsageError
 from churnbench.events import Event
 from churnbench.sources import Chunk
+from churnbench.stores.postgres import PostgresServer, RunDatabase, embedded_server, stop_embedded
 from churnbench_projectors._chunks import TextChunk, chunks_fingerprint, folded_chunks
 from churnbench_projectors._contracts import ContractsProjector
 from churnbench_projectors._embedders import HashingEmbedder
