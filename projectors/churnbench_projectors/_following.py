@@ -101,7 +101,7 @@ async def catch_up(
     codec: Codec,
     upto: Cut,
     *,
-    batch: int = 5000,
+    batch: int = 10_000,
     bury: Bury | None = None,
 ) -> int:
     """Brings projectors up to exactly a cut; those that are at or beyond it stay.

@@ -47,7 +47,7 @@ class ProjectorHost:
         projectors: Sequence[Projector],
         *,
         clock: Clock | None = None,
-        batch: int = 5000,
+        batch: int = 10_000,
     ) -> None:
         self._log = log
         self._run = run
