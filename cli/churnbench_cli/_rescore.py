@@ -95,7 +95,9 @@ async def rescore(
     t_prime: Annotated[str | None, typer.Option("--t-prime", metavar="TIME", help="When the copy was staged.")] = None,
     t: Annotated[str | None, typer.Option("--t", metavar="TIME", help="When the questions were asked.")] = None,
     method: Annotated[str | None, typer.Option(help="paper: one effective time, which moves the question.")] = None,
-    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="JSON lines: task_id, answer, t_eff.")] = None,
+    answers: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON lines: task_id, answer_raw or answer_parsed, t_eff.")
+    ] = None,
     tasks: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The tasks asked; the preset's own set if not given.")
     ] = None,

@@ -121,7 +121,7 @@ async def show(
     preset: Preset = "reference",
     seed: Seed = 42,
     set_: SetRate = None,
-    n: Annotated[int, typer.Option("--n", min=1, max=_MOST_TASKS)] = 180,
+    n: Annotated[int, typer.Option("--n", min=1, max=_MOST_TASKS, help="How many.")] = 180,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="The time of the questions.")] = None,
     json: Json = False,
 ) -> int:
